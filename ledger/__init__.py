@@ -1,0 +1,1 @@
+"""What is written down: the only room that writes run files."""

@@ -1,0 +1,1 @@
+"""The wire: everything that touches a request or a response."""

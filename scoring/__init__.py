@@ -1,0 +1,1 @@
+"""What it means: rates, intervals and comparisons, read off ledgers alone."""
