@@ -1,1 +1,83 @@
 """The shipped profiles, dialects and capability files, and the one place that reads them from disk."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML, YAMLError
+
+from scheduler.dialect import Dialect, parse_dialect
+from scheduler.nearest import unknown
+from scheduler.profile import Profile, ProfileError, parse_profile
+
+
+class ConfigError(ValueError):
+    """A configuration file that cannot be read; the message says which and why."""
+
+
+def _shipped(folder: str) -> dict[str, str]:
+    """name → text of every YAML file of ``configs/<folder>``."""
+    return {
+        entry.name.removesuffix(".yaml"): entry.read_text("utf-8")
+        for entry in sorted(files(__name__).joinpath(folder).iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".yaml")
+    }
+
+
+def read_yaml(text: str, source: str) -> Any:
+    """The data of a YAML text; raises ``ConfigError`` with the place of the first fault in it."""
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+
+
+@lru_cache(maxsize=1)
+def _profile_texts() -> dict[str, str]:
+    return _shipped("profiles")
+
+
+def profile_names() -> tuple[str, ...]:
+    """The names of the shipped profiles."""
+    return tuple(_profile_texts())
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """A shipped profile by name, or one from a YAML file by path.
+
+    Raises ``ProfileError`` or ``ConfigError``; both say what to do.
+    """
+    text = _profile_texts().get(name_or_path)
+    source = f"profile {name_or_path}"
+    if text is None:
+        path = Path(name_or_path)
+        if path.suffix not in {".yaml", ".yml"} and "/" not in name_or_path:
+            raise ProfileError(
+                f"{unknown('profile', name_or_path, profile_names())} (or give the path of a .yaml file)"
+            )
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the profile {name_or_path}: {error}") from None
+        source = str(path)
+    return parse_profile(read_yaml(text, source), source)
+
+
+@lru_cache(maxsize=1)
+def dialects() -> dict[str, Dialect]:
+    """name → dialect, for every harness that is known."""
+    return {
+        name: parse_dialect(read_yaml(text, f"dialect {name}"), f"dialect {name}")
+        for name, text in _shipped("harnesses").items()
+    }
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of one harness; raises ``ConfigError`` naming the nearest one."""
+    found = dialects().get(name)
+    if found is None:
+        raise ConfigError(unknown("harness", name, dialects()))
+    return found

@@ -1,0 +1,29 @@
+"""The fault kinds. Each is one small file that registers itself; this file only lists them."""
+
+from scheduler.faults.registry import KINDS, Kind, Rewrite, Scene, Skip
+
+# Importing a kind registers it.
+from scheduler.faults import (  # isort: skip
+    empty,
+    post_effect_error,
+    slow,
+    stale,
+    timeout_after_effect,
+    truncated,
+    wrong_data,
+)
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "Rewrite",
+    "Scene",
+    "Skip",
+    "empty",
+    "post_effect_error",
+    "slow",
+    "stale",
+    "timeout_after_effect",
+    "truncated",
+    "wrong_data",
+]

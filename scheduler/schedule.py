@@ -1,0 +1,165 @@
+"""The draw: which call fails, and how. A function of seed, profile and call, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from scheduler.call import Call, Identity, Key, call_key
+from scheduler.profile import ForceRule, Profile
+
+Persistence = Literal["transient", "permanent"]
+
+SEED_LIMIT = 1 << 64
+
+
+def u(label: bytes, key: Key, seed: int) -> float:
+    """A number in [0, 1) that depends on ``label`` (at most 16 ASCII bytes), ``key`` and ``seed`` alone.
+
+    Keyed BLAKE2b (RFC 7693) over the length-prefixed parts of the key, the label as its personalisation;
+    the top 53 bits of the first 8 bytes become a double.
+
+    Raises ``ValueError`` when ``seed`` is not in [0, 2**64).
+    """
+    if not 0 <= seed < SEED_LIMIT:
+        raise ValueError(f"a seed is a whole number from 0 to 2^64 - 1, not {seed}")
+    message = b"".join(
+        len(part).to_bytes(4, "big") + part for part in (p.encode("utf-8", "surrogatepass") for p in key)
+    )
+    digest = hashlib.blake2b(message, key=seed.to_bytes(8, "big"), person=label, digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+
+
+class PayloadStream:
+    """The numbers that shape one payload: ``next()`` gives u("payload", key + (i,)) for i = 0, 1, …"""
+
+    __slots__ = ("_i", "_key", "_seed")
+
+    def __init__(self, key: Key, seed: int) -> None:
+        self._key = key
+        self._seed = seed
+        self._i = 0
+
+    def next(self) -> float:
+        value = u(b"payload", (*self._key, str(self._i)), self._seed)
+        self._i += 1
+        return value
+
+    def below(self, n: int) -> int:
+        """A whole number in [0, n)."""
+        return min(int(self.next() * n), n - 1)
+
+
+class Standing(NamedTuple):
+    """Where a call stands in its conversation, for the limits of a profile that count."""
+
+    calls_before: int = 0
+    faults_before: int = 0
+    calls_since_fault: int | None = None
+    rule_hits: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What the schedule says of one call.
+
+    ``key`` is the one that everything was drawn from (for a permanent call, the key without its count).
+    ``limited`` names the limit of the profile that keeps a fault that fired from being applied.
+    """
+
+    key: Key
+    u: float
+    rate: float
+    fired: bool
+    kind: str | None
+    persistence: Persistence
+    forced: bool = False
+    limited: str | None = None
+
+
+def draw(
+    seed: int,
+    profile: Profile,
+    task_id: str,
+    role: str,
+    call: Call,
+    fitting: Iterable[str],
+    standing: Standing = Standing(),  # noqa: B008 - immutable
+) -> Draw:
+    """Draws ``call``. ``fitting``: the kinds that can be done to this call here (no gap, family fits)."""
+    key = call_key(profile.identity, task_id, role, call)
+    persistence = _persistence(seed, profile, key)
+    base = key[:-1] if persistence == "permanent" and profile.identity == "content" else key
+    rate = profile.rate_of(call.family)
+    chance = u(b"fire", base, seed)
+
+    rule = forced_by(profile, call, standing.rule_hits)
+    if rule is not None:
+        return Draw(key, chance, rate, True, rule.kind, "transient", forced=True)
+
+    weights = profile.weights_of(call.family)
+    kind = None
+    if chance < rate:
+        kind = _kind(seed, base, {name: weights[name] for name in fitting if weights.get(name, 0) > 0})
+    return Draw(
+        base,
+        chance,
+        rate,
+        fired=kind is not None,
+        kind=kind,
+        persistence=persistence,
+        limited=_limited(profile, standing) if kind is not None else None,
+    )
+
+
+def _persistence(seed: int, profile: Profile, key: Key) -> Persistence:
+    identity: Identity = profile.identity
+    weights = profile.persistence
+    total = weights.permanent + weights.transient
+    label_key = key[:-1] if identity == "content" else key
+    return "permanent" if u(b"persist", label_key, seed) < weights.permanent / total else "transient"
+
+
+def _kind(seed: int, key: Key, weights: Mapping[str, float]) -> str | None:
+    """An exponential race: the smallest Exp(weight) wins, so each kind wins in proportion to its weight and
+    taking one away moves only the calls that it had won. Ties (never seen) go to the first by name."""
+    if not weights:
+        return None
+    return min(
+        sorted(weights),
+        key=lambda kind: -math.log1p(-u(b"kind", (*key, kind), seed)) / weights[kind],
+    )
+
+
+def _limited(profile: Profile, standing: Standing) -> str | None:
+    if standing.calls_before < profile.skip_first:
+        return "skip_first"
+    if profile.max_faults is not None and standing.faults_before >= profile.max_faults:
+        return "max_faults"
+    since = standing.calls_since_fault
+    if since is not None and since < profile.min_gap:
+        return "min_gap"
+    return None
+
+
+def rule_fits(rule: ForceRule, call: Call) -> bool:
+    """Whether ``rule`` speaks of this call, its count aside."""
+    if rule.family is not None and rule.family != call.family:
+        return False
+    if rule.tool is not None and rule.tool != call.tool:
+        return False
+    return rule.matches(call.canonical.decode("utf-8", "replace"))
+
+
+def forced_by(profile: Profile, call: Call, rule_hits: tuple[int, ...]) -> ForceRule | None:
+    """The first rule that forces a fault on this call.
+
+    ``rule_hits[i]``: how many earlier calls of the conversation rule ``i`` fits.
+    """
+    for index, rule in enumerate(profile.force):
+        if rule_fits(rule, call) and rule.nth in (None, rule_hits[index] + 1 if rule_hits else 1):
+            return rule
+    return None
