@@ -1,0 +1,75 @@
+"""What a drawn fault does to one result: the pure step between the draw and the wire.
+
+The proxy and ``explain`` share it, so what a user is told beforehand is what the model is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from scheduler.dialect import Dialect, has_failed, take_apart
+from scheduler.faults import KINDS, Rewrite, Scene
+from scheduler.profile import Profile
+from scheduler.schedule import Draw, PayloadStream
+
+DEFAULT_WAIT_S = 5.0
+
+
+class Skipped(NamedTuple):
+    """Why a fault that fired is not applied to this result; goes into the log as it is."""
+
+    reason: Literal["already_failed", "no_change", "no_text"]
+
+
+class Wait(NamedTuple):
+    """``slow``: the result stays as it is and is held back for ``seconds``, once."""
+
+    seconds: float
+
+
+def apply_after(
+    draw: Draw,
+    profile: Profile,
+    dialect: Dialect,
+    seed: int,
+    tool: str,
+    arguments: Mapping[str, Any],
+    text: str | None,
+    is_error: bool | None,
+    earlier: Sequence[str],
+) -> Rewrite | Skipped | Wait:
+    """The outcome of the after-fault that ``draw`` fired, on one result.
+
+    ``text`` is the tool's own output, without what the harness appended (``Dialect.split_appended``), or
+    None when the result has no text (an image); ``is_error`` is the protocol's flag, None where it has none
+    or leaves it out. ``earlier`` holds the true texts of earlier results of the same call, latest first.
+
+    Raises ``ValueError`` when ``draw`` fired no after-kind: the caller asks only for what was drawn.
+    """
+    kind = KINDS.get(draw.kind or "")
+    if kind is None or kind.timing != "after":
+        raise ValueError(f"not an after-kind that fired: {draw.kind!r}")
+    family = dialect.family(tool, arguments)
+    form = dialect.form(tool, family)
+    if has_failed(form, text or "", is_error):
+        return Skipped("already_failed")
+    settings = profile.kinds.get(kind.name)
+    if kind.rewrite is None:
+        return Wait(settings.seconds if settings and settings.seconds is not None else DEFAULT_WAIT_S)
+    if text is None and kind.on_text:
+        return Skipped("no_text")
+    outcome = kind.rewrite(
+        Scene(
+            tool=tool,
+            family=family,
+            rule=dialect.rule(tool),
+            form=form,
+            arguments=arguments,
+            shown=take_apart(form, text or ""),
+            stream=PayloadStream(draw.key, seed),
+            earlier=tuple(earlier),
+            lines=settings.lines if settings else None,
+        )
+    )
+    return outcome if isinstance(outcome, Rewrite) else Skipped(outcome.reason)
