@@ -1,0 +1,29 @@
+"""The harnesses that we can start, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from harness.adapter import Adapter, HarnessError
+from harness.claude_code import ClaudeCode
+from harness.pi import Pi
+
+_ADAPTERS: dict[str, Callable[[], Adapter]] = {
+    "claude-code": ClaudeCode,
+    "pi": Pi,
+}
+
+
+def adapter_names() -> tuple[str, ...]:
+    """Every name that ``adapter_named`` takes."""
+    return tuple(_ADAPTERS)
+
+
+def adapter_named(name: str) -> Adapter:
+    """The adapter of that name; HarnessError names the nearest one."""
+    if name in _ADAPTERS:
+        return _ADAPTERS[name]()
+    near = difflib.get_close_matches(name, _ADAPTERS, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_ADAPTERS)}"
+    raise HarnessError(f"unknown harness {name!r}{hint}")
