@@ -7,7 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from scheduler.dialect import Dialect, parse_dialect
 from scheduler.nearest import unknown

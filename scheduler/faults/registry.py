@@ -10,7 +10,7 @@ from scheduler.call import FAMILIES
 
 if TYPE_CHECKING:
     from scheduler.dialect import Form, Shown, ToolRule
-    from scheduler.schedule import PayloadStream
+    from scheduler.uniform import PayloadStream
 
 Timing = Literal["before", "after"]
 Mode = Literal["explicit", "implicit"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from scheduler.faults.registry import TEXT_FAMILIES, Kind, Rewrite, Scene, Skip, implicit, register
-from scheduler.schedule import PayloadStream
+from scheduler.uniform import PayloadStream
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 _FLAG = re.compile(
