@@ -1,0 +1,227 @@
+"""What every wire format gives and takes. Nothing outside ``proxy/protocols`` knows which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NamedTuple, Protocol
+
+
+class WireError(ValueError):
+    """A body that cannot be understood as what its path says it is; the message says why."""
+
+
+class Span(NamedTuple):
+    """Half-open byte range. In an ``Item`` it counts from the first byte after the history's ``[``."""
+
+    start: int
+    end: int
+
+
+class Edit(NamedTuple):
+    """Replace ``start:end`` (absolute offsets in the request body) by ``new``."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+class SeenCall(NamedTuple):
+    """A tool call in the history, as the harness sent it back."""
+
+    call_id: str
+    tool: str
+    at: Span
+
+
+class SeenResult(NamedTuple):
+    """A tool result in the history; ``is_error`` is None where the wire has no such flag, or it is absent."""
+
+    call_id: str
+    at: Span
+    is_error: bool | None
+
+
+class Item(NamedTuple):
+    """One element of the history array. ``role`` is ``assistant`` for what the model said."""
+
+    at: Span
+    role: str
+    calls: tuple[SeenCall, ...]
+    results: tuple[SeenResult, ...]
+
+
+class Part(NamedTuple):
+    """One block of a result (or of a message): ``text`` is None for an image and the like."""
+
+    at: Span
+    text: str | None
+
+
+class Keep(Enum):
+    """A part that stays, byte for byte."""
+
+    KEEP = "keep"
+
+
+class Remove(Enum):
+    """A part that goes."""
+
+    REMOVE = "remove"
+
+
+KEEP = Keep.KEEP
+REMOVE = Remove.REMOVE
+PartPlan = Keep | Remove | str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """A request body taken apart as far as needed.
+
+    ``base``: offset of the first byte after the history's ``[``. ``shared``: how many leading items are,
+    byte for byte, those of the request it was compared with. ``tools``: the raw bytes of the tool list.
+    """
+
+    body: bytes = field(repr=False)
+    base: int
+    items: tuple[Item, ...] = field(repr=False)
+    shared: int
+    tools: bytes = field(repr=False)
+    system: bytes = field(repr=False)
+    model: str | None
+    stream: bool
+
+    @property
+    def has_tools(self) -> bool:
+        return len(self.tools) > 2
+
+    def slice(self, span: Span) -> bytes:
+        """The bytes of a span of an item."""
+        return self.body[self.base + span.start : self.base + span.end]
+
+
+class Usage(NamedTuple):
+    """Token counts of one response, each token in one of them; None: not said."""
+
+    input_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class CallDone(NamedTuple):
+    """The model has finished asking for a tool. ``arguments`` is the JSON text, whole."""
+
+    call_id: str
+    tool: str
+    arguments: bytes
+
+
+class UsageSeen(NamedTuple):
+    """The counts so far; the last one counts."""
+
+    usage: Usage
+
+
+class Finished(NamedTuple):
+    """The response is whole. ``asked_for_tools``: it ended in order to have tools run."""
+
+    asked_for_tools: bool
+    model: str | None = None
+
+
+ResponseEvent = CallDone | UsageSeen | Finished
+
+
+class Frame(NamedTuple):
+    """Some bytes of a response and what they completed. All frames' ``raw`` in order are the response."""
+
+    raw: bytes
+    events: tuple[ResponseEvent, ...]
+
+
+class ResponseReader(Protocol):
+    """Reads one response body as it comes."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that ``chunk`` completed; raises ``WireError`` on what cannot be understood."""
+        ...
+
+    def close(self) -> list[Frame]:
+        """What is left at the end of the body."""
+        ...
+
+
+class WireFormat(Protocol):
+    """One protocol. Every method is a pure function of its arguments."""
+
+    @property
+    def name(self) -> str: ...
+
+    def kind_of(self, path: str) -> Literal["generate", "count"] | None:
+        """Whether a POST to ``path`` (no query string) asks for a response, counts tokens, or is not ours."""
+        ...
+
+    def parse_request(self, body: bytes, previous: ParsedRequest | None) -> ParsedRequest:
+        """Takes ``body`` apart, reusing what ``previous`` proved about a shared prefix; ``WireError``."""
+        ...
+
+    def essence(self, item: bytes) -> bytes:
+        """An item without what may differ from turn to turn: cache marks, string or one text block."""
+        ...
+
+    def call_arguments(self, request: ParsedRequest, call: SeenCall) -> bytes:
+        """The JSON text (or raw text) of a call's arguments as the harness sent it back."""
+        ...
+
+    def result_parts(self, request: ParsedRequest, result: SeenResult) -> tuple[Part, ...]:
+        """The blocks of a result; a string content is one part."""
+        ...
+
+    def texts(self, request: ParsedRequest, item: Item) -> tuple[Part, ...]:
+        """The plain texts of an item that the user (or the harness in the user's name) said."""
+        ...
+
+    def edit_text(self, request: ParsedRequest, part: Part, text: str) -> Edit:
+        """The edit that puts ``text`` in the place of one plain text part."""
+        ...
+
+    def edit_result(
+        self,
+        request: ParsedRequest,
+        result: SeenResult,
+        parts: Sequence[Part],
+        plan: Sequence[PartPlan],
+        is_error: bool | None,
+    ) -> list[Edit]:
+        """The edits that carry out ``plan``: one entry a part, entries beyond the parts are new texts."""
+        ...
+
+    def opening(self, request: ParsedRequest) -> str:
+        """The system text and the texts of the first messages, where a harness states its workspace."""
+        ...
+
+    def reader(self, content_type: str) -> ResponseReader:
+        """A reader for a response of this content type."""
+        ...
+
+    def error_body(self, status: int, message: str) -> bytes:
+        """An error in this protocol's own shape."""
+        ...
+
+
+def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
+    """``body`` with all edits done; edits must not overlap. No edit gives the same object back."""
+    if not edits:
+        return body
+    out: list[bytes] = []
+    at = 0
+    for edit in sorted(edits):
+        if edit.start < at:
+            raise ValueError("edits overlap")
+        out += (body[at : edit.start], edit.new)
+        at = edit.end
+    out.append(body[at:])
+    return b"".join(out)
