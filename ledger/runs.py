@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -34,3 +37,22 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     exit_code: int | None = None
     reason: str | None = None
+
+
+def append_run(path: Path, line: RunLine) -> None:
+    """Appends one line (runlog.jsonl or runlog.resumed.jsonl) and makes it durable before returning.
+
+    The file is created 0600. The line goes out in one write, so that concurrent writers never mix; a torn
+    line that a killed writer left is closed first. Raises ``OSError`` when the disk does not take all of it.
+    """
+    data = msgspec.json.encode(line) + b"\n"
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, "the line was written in part only", str(path))
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,226 @@
+"""The scores: small functions over a ``Tally``, registered by name, each with its formula and source.
+
+A new number is one more function here. Each gives a ``Ratio`` (or a ``Gap`` between two) of counts that add
+up over tasks, so that the same function serves one task, all tasks, and 10,000 resamples at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from scoring.intervals import (
+    Floats,
+    Interval,
+    Statistic,
+    cluster_bootstrap,
+    neff_wilson,
+)
+
+
+class Tally(NamedTuple):
+    """Counts of first attempts. Every field has the same shape: (tasks,), (resamples,) or a single number.
+
+    ``passed`` counts runs that passed, are complete and valid; ``known`` those whose end state is known;
+    ``judged`` those that can be told to have passed or not; ``logged`` those with a decision log.
+    """
+
+    runs: Floats
+    known: Floats
+    judged: Floats
+    complete: Floats
+    passed: Floats
+    quota_cut: Floats
+    restart_cut: Floats
+    error: Floats
+    logged: Floats
+    exposed: Floats
+
+
+class Ratio(NamedTuple):
+    """A proportion of counts; without a value where the denominator is zero."""
+
+    numerator: Floats
+    denominator: Floats
+
+
+class Gap(NamedTuple):
+    """The first proportion minus the second."""
+
+    upper: Ratio
+    lower: Ratio
+
+
+Needs = Literal["known", "judged", "logged"]
+
+
+class Metric(NamedTuple):
+    """A registered score: ``needs`` names the count that must not be zero for it to mean anything."""
+
+    name: str
+    needs: Needs
+    compute: Callable[[Tally], Ratio | Gap]
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def metric[F: Callable[[Tally], Ratio | Gap]](needs: Needs) -> Callable[[F], F]:
+    """Registers a score under its function's name."""
+
+    def register(compute: F) -> F:
+        METRICS[compute.__name__] = Metric(compute.__name__, needs, compute)
+        return compute
+
+    return register
+
+
+@metric("judged")
+def strict(t: Tally) -> Ratio:
+    """Passed and complete / all first attempts. Cut, failed, invalid and unjudged runs count as failures.
+
+    Intention to treat: every run that was begun stays in the denominator (CONSORT 2010, item 16).
+    """
+    return Ratio(t.passed, t.runs)
+
+
+@metric("judged")
+def observed(t: Tally) -> Ratio:
+    """Passed / complete: what is seen when the interrupted runs are left out. Survivors only, so biased."""
+    return Ratio(t.passed, t.complete)
+
+
+@metric("known")
+def completion_rate(t: Tally) -> Ratio:
+    """Complete / all. strict = observed × completion_rate."""
+    return Ratio(t.complete, t.runs)
+
+
+@metric("known")
+def truncation_rate(t: Tally) -> Ratio:
+    """(quota_cut + restart_cut) / all."""
+    return Ratio(t.quota_cut + t.restart_cut, t.runs)
+
+
+@metric("known")
+def error_rate(t: Tally) -> Ratio:
+    """Ended in error (timeout, crash, anything unclassified) / all."""
+    return Ratio(t.error, t.runs)
+
+
+@metric("judged")
+def truncation_exposure(t: Tally) -> Gap:
+    """observed − strict: how much the score gains by leaving out the runs that were not completed."""
+    return Gap(observed(t), strict(t))
+
+
+@metric("logged")
+def exposure(t: Tally) -> Ratio:
+    """Runs with at least one delivered fault / runs with a decision log."""
+    return Ratio(t.exposed, t.logged)
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """One score. ``wilson`` is the n_eff-Wilson interval (shown first), ``bootstrap`` the percentile one.
+
+    ``n_eff`` is how many independent runs the tasks are worth, ``n_used`` that after the (z/t)² correction;
+    ``dropped`` is the share of resamples without a value. Null: undefined, or fewer than two tasks.
+    """
+
+    value: float | None
+    numerator: int | None = None
+    denominator: int | None = None
+    wilson: Interval | None = None
+    n_eff: float | None = None
+    n_used: float | None = None
+    bootstrap: Interval | None = None
+    dropped: float | None = None
+
+
+def value_of(part: Ratio | Gap) -> Floats:
+    """Values elementwise; nan where there is none."""
+    if isinstance(part, Gap):
+        return value_of(part.upper) - value_of(part.lower)
+    values: Floats = np.full(np.shape(part.denominator), np.nan)
+    np.divide(part.numerator, part.denominator, out=values, where=part.denominator != 0)
+    return values
+
+
+def estimate_all(tally: Tally) -> dict[str, Estimate]:
+    """Every registered score of a tally of shape (tasks,), with both intervals."""
+    columns = np.stack(tally, axis=1)
+    totals = Tally(*columns.sum(axis=0))
+    wanted = {name: m for name, m in METRICS.items() if getattr(totals, m.needs) > 0}
+    drawn = {}
+    if len(columns) > 1:
+        drawn = cluster_bootstrap(columns, {name: _statistic(m) for name, m in wanted.items()})
+    estimates = {}
+    for name, m in METRICS.items():
+        if name not in wanted:
+            estimates[name] = Estimate(value=None)
+            continue
+        estimate = _point(m.compute(totals), m.compute(tally))
+        if estimate.value is not None and name in drawn:
+            estimate = msgspec.structs.replace(
+                estimate, bootstrap=drawn[name].interval, dropped=drawn[name].dropped
+            )
+        estimates[name] = estimate
+    return estimates
+
+
+def _statistic(m: Metric) -> Statistic:
+    return lambda totals: value_of(m.compute(Tally(*totals.T)))
+
+
+def _point(total: Ratio | Gap, by_task: Ratio | Gap) -> Estimate:
+    value = float(value_of(total))
+    if np.isnan(value):
+        return Estimate(value=None)
+    if isinstance(total, Gap) or isinstance(by_task, Gap):
+        return Estimate(value=value)
+    wilson = neff_wilson(by_task.numerator, by_task.denominator)
+    return Estimate(
+        value=value,
+        numerator=int(total.numerator),
+        denominator=int(total.denominator),
+        wilson=wilson.interval if wilson else None,
+        n_eff=wilson.n_eff if wilson else None,
+        n_used=wilson.n_used if wilson else None,
+    )
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """The one number to quote. ``basis`` says which score it is, ``reason`` why that one."""
+
+    value: float | None
+    basis: Literal["strict", "observed"] | None
+    reason: str
+
+
+def headline(
+    *,
+    strict: float | None,
+    observed: float | None,
+    truncation_rate: float | None,
+    error_rate: float | None,
+    unjudged_rate: float,
+    threshold: float,
+) -> Headline:
+    """strict if truncation, errors or unjudged runs are above the threshold (a share), else observed."""
+    if strict is None:
+        return Headline(value=None, basis=None, reason="no run could be judged")
+    shares = (("truncation", truncation_rate), ("errors", error_rate), ("unjudged runs", unjudged_rate))
+    above = [name for name, share in shares if share is not None and share > threshold]
+    percent = f"the {100 * threshold:g}% threshold"
+    if above:
+        return Headline(value=strict, basis="strict", reason=f"{_spoken(above)} above {percent}")
+    if observed is None:
+        return Headline(value=None, basis="observed", reason="no run was complete")
+    return Headline(value=observed, basis="observed", reason=f"truncation and errors within {percent}")
+
+
+def _spoken(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

@@ -1,0 +1,242 @@
+"""One row per first attempt, out of the run logs, the decision logs and the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from ledger.reading import EmptyLog, Folder, Problem, RunIdClash, Verdict, read_runlogs
+from ledger.runs import Ended, RunLine
+from scoring.fold import Folded, RunTrace
+
+DEFAULT_RUN = "default"
+
+NO_START = "no start in the decision log"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A first attempt. ``ended`` and ``passed`` are null where nobody said; ``invalid`` holds the reasons.
+
+    ``faults_decided`` and ``faults_delivered`` are null when the run has no decision log.
+    ``in_flight`` faults were decided when the run was cut, before the model could answer.
+    """
+
+    run_id: str | None
+    task_id: str
+    seed: int
+    repeat: int
+    ended: str | None
+    passed: bool | None
+    tokens_used: int | None
+    wall_s: float | None
+    faults_decided: int | None = None
+    faults_delivered: int | None = None
+    in_flight: int = 0
+    invalid: tuple[str, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody said how it ended."""
+        return self.ended is not None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it can be told to have passed or not: a run that was not complete has not."""
+        return self.ended is not None and (self.ended != "complete" or self.passed is not None)
+
+    @property
+    def is_pass(self) -> bool:
+        """Passed, complete and valid."""
+        return self.ended == "complete" and self.passed is True and not self.invalid
+
+
+def join_runs(
+    folders: Sequence[Folder], folded: Folded, verdicts: Mapping[str, Verdict], problems: list[Problem]
+) -> tuple[Run, ...]:
+    """Every first attempt once, in the order of (task, seed, repeat, run_id).
+
+    Raises ``RunIdClash`` when a run log and a decision log mean different runs by one id, ``EmptyLog`` when
+    there is no run at all, and what ``read_runlogs`` raises.
+    """
+    runs: list[Run] = []
+    lined: set[str] = set()
+    has_log = {runlog: bool(folder.decisions) for folder in folders for runlog in folder.runlogs}
+    by_cell = _by_cell(folded.runs.values())
+    for path, line in read_runlogs(has_log, problems):
+        trace = folded.runs.get(line.run_id) if line.run_id else by_cell.get(_cell(line))
+        if trace is not None:
+            lined.add(trace.run_id)
+            _check_same(path, line, trace, problems)
+        runs.append(_from_line(path, line, trace, folded, verdicts, problems, logged=has_log[path]))
+    alone = len(folded.runs) == 1 and not runs
+    for trace in folded.runs.values():
+        if trace.run_id in lined or (not alone and _is_idle_default(trace, problems)):
+            continue
+        if runs and any(has_log.values()) and not _said(trace, verdicts):
+            what = f"run {trace.run_id} has no line in the run log: counted, not judged"
+            problems.append(Problem(trace.source, None, what))
+        runs.append(_from_log(trace, folded, verdicts, problems))
+    if not runs:
+        raise EmptyLog(f"no run in {', '.join(str(f.path) for f in folders)}: there is nothing to score yet")
+    _report_strays(verdicts, runs, problems)
+    return tuple(
+        sorted(runs, key=lambda run: (run.task_id, run.seed, run.repeat, run.run_id or "", repr(run)))
+    )
+
+
+def _cell(line: RunLine) -> tuple[str, int, int]:
+    return (line.task_id, line.seed, line.repeat)
+
+
+def _by_cell(traces: Iterable[RunTrace]) -> dict[tuple[str, int, int], RunTrace]:
+    """Started runs by (task, seed, repeat), for run logs without ids; cells with two runs are left out."""
+    found: dict[tuple[str, int, int], list[RunTrace]] = {}
+    for trace in traces:
+        if trace.task_id is not None and trace.seed is not None and trace.repeat is not None:
+            found.setdefault((trace.task_id, trace.seed, trace.repeat), []).append(trace)
+    return {cell: some[0] for cell, some in found.items() if len(some) == 1}
+
+
+def _check_same(path: Path, line: RunLine, trace: RunTrace, problems: list[Problem]) -> None:
+    if trace.task_id is None:
+        return
+    if (line.task_id, line.seed) != (trace.task_id, trace.seed):
+        raise RunIdClash(
+            f"{path}: run {trace.run_id} is task {line.task_id} with seed {line.seed}, but in {trace.source} "
+            f"it is task {trace.task_id} with seed {trace.seed}: two different runs with one id; put each "
+            "run log beside its own decision log"
+        )
+    if line.repeat != trace.repeat:
+        what = f"run {trace.run_id} is repeat {line.repeat} here and {trace.repeat} in {trace.source}"
+        problems.append(Problem(str(path), None, what))
+
+
+def _from_line(
+    path: Path,
+    line: RunLine,
+    trace: RunTrace | None,
+    folded: Folded,
+    verdicts: Mapping[str, Verdict],
+    problems: list[Problem],
+    *,
+    logged: bool,
+) -> Run:
+    passed = line.passed
+    verdict = verdicts.get(line.run_id) if line.run_id is not None else None
+    if verdict is not None and verdict.passed is not None:
+        if passed is None:
+            passed = verdict.passed
+        elif passed != verdict.passed:
+            what = (
+                f"run {line.run_id}: the run log says passed {passed}, the verdicts say otherwise: left as is"
+            )
+            problems.append(Problem(str(path), None, what))
+    run = Run(
+        run_id=line.run_id,
+        task_id=line.task_id,
+        seed=line.seed,
+        repeat=line.repeat,
+        ended=line.ended,
+        passed=passed,
+        tokens_used=line.tokens_used if line.tokens_used is not None else _tokens(trace),
+        wall_s=line.wall_s,
+    )
+    if trace is None:
+        return msgspec.structs.replace(
+            run,
+            invalid=(NO_START,) if logged else (),
+            faults_decided=0 if logged else None,
+            faults_delivered=0 if logged else None,
+        )
+    return _with_trace(run, trace, folded)
+
+
+def _from_log(
+    trace: RunTrace, folded: Folded, verdicts: Mapping[str, Verdict], problems: list[Problem]
+) -> Run:
+    """A run that no run log knows: its end is what its own records say, then the verdicts, else null.
+
+    A verdict, or a passed, without an end state means that the run came to its end; a run whose budget ran
+    out did not.
+    """
+    verdict = verdicts.get(trace.run_id, Verdict(None))
+    passed = trace.passed if trace.passed is not None else verdict.passed
+    ended = trace.ended
+    if ended is not None and ended not in get_args(Ended):
+        what = f"run {trace.run_id} ended as {ended!r}, none of {', '.join(get_args(Ended))}: not judged"
+        problems.append(Problem(trace.source, None, what))
+        ended = passed = None
+    ended = ended or verdict.ended or ("quota_cut" if trace.quota else None)
+    if ended is None and passed is not None:
+        ended = "complete"
+    run = Run(
+        run_id=trace.run_id,
+        task_id=trace.task_id if trace.task_id is not None else trace.run_id,
+        seed=trace.seed or 0,
+        repeat=trace.repeat or 0,
+        ended=ended,
+        passed=passed,
+        tokens_used=_tokens(trace),
+        wall_s=_seconds(trace.first_request, trace.last_request),
+    )
+    return _with_trace(run, trace, folded)
+
+
+def _with_trace(run: Run, trace: RunTrace, folded: Folded) -> Run:
+    undelivered = int(folded.undelivered[trace.index])
+    # What was under way when the harness was killed or cut off could not be answered any more: no fault of
+    # the injector, and such a run is a failure as it is.
+    was_cut = run.ended in ("quota_cut", "restart_cut")
+    reasons = [f"injector error: {error}" for error in trace.errors]
+    if not trace.started:
+        reasons.append(NO_START)
+    if undelivered and not was_cut:
+        reasons.append(f"{undelivered} of {int(folded.decided[trace.index])} faults never reached the model")
+    if folded.conflicting[trace.index]:
+        reasons.append(f"{int(folded.conflicting[trace.index])} calls were decided twice, differently")
+    return msgspec.structs.replace(
+        run,
+        faults_decided=int(folded.decided[trace.index]),
+        faults_delivered=int(folded.delivered[trace.index]),
+        in_flight=undelivered if was_cut else 0,
+        invalid=tuple(reasons),
+    )
+
+
+def _said(trace: RunTrace, verdicts: Mapping[str, Verdict]) -> bool:
+    return trace.ended is not None or trace.passed is not None or trace.run_id in verdicts
+
+
+def _is_idle_default(trace: RunTrace, problems: list[Problem]) -> bool:
+    """The run of requests without ``/run/…``, when no such request came: beside others it is no run."""
+    idle = trace.run_id == DEFAULT_RUN and not (trace.agent_requests or trace.decisions or trace.errors)
+    if idle and trace.ended is None and trace.passed is None:
+        problems.append(Problem(trace.source, None, "run default was never used: not counted"))
+        return True
+    return False
+
+
+def _tokens(trace: RunTrace | None) -> int | None:
+    if trace is None or trace.usage_missing or not trace.tokens:
+        return None
+    return trace.tokens
+
+
+def _seconds(first: str | None, last: str | None) -> float | None:
+    if first is None or last is None:
+        return None
+    try:
+        return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+
+
+def _report_strays(verdicts: Mapping[str, Verdict], runs: Sequence[Run], problems: list[Problem]) -> None:
+    known = {run.run_id for run in runs}
+    for run_id in verdicts:
+        if run_id not in known:
+            problems.append(Problem("verdicts", None, f"a verdict for run {run_id}, which is in no log"))

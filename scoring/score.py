@@ -1,0 +1,329 @@
+"""The score of run folders: reads the ledgers, counts, and says how far the numbers can be trusted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ledger.reading import (
+    Folder,
+    Problem,
+    ReadingError,
+    Verdict,
+    find_folders,
+    read_threshold,
+    read_verdicts,
+)
+from scoring.costs import Efficiency, efficiency_of
+from scoring.exposure import Exposure, Latency, exposure_of, latency_of
+from scoring.fold import Fold, Folded, Origin
+from scoring.intervals import LEVEL, RESAMPLES, SEED
+from scoring.rates import Estimate, Headline, Tally, estimate_all, headline
+from scoring.runs import Run, join_runs
+
+DEFAULT_THRESHOLD = 0.10
+
+
+class BadThreshold(ReadingError):
+    """A threshold that is no share, or several manifests with different ones."""
+
+
+class Threshold(msgspec.Struct, frozen=True, kw_only=True):
+    """The share above which truncation, errors or invalid runs are too many; ``source`` says who set it."""
+
+    value: float
+    source: str
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True):
+    """How the intervals were made: the same input gives the same output."""
+
+    level: float = LEVEL
+    resamples: int = RESAMPLES
+    seed: int = SEED
+    unit: str = "task"
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """First attempts by what became of them; ``unknown``: nobody said how they ended (also unjudged)."""
+
+    runs: int
+    tasks: int
+    passed: int
+    complete: int
+    quota_cut: int
+    restart_cut: int
+    error: int
+    unknown: int
+    unjudged: int
+    invalid: int
+
+
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One task: its first attempts and what became of them."""
+
+    task_id: str
+    runs: int
+    passed: int
+    complete: int
+    cut: int
+    error: int
+    invalid: int
+    faults_delivered: int | None
+
+
+class InvalidRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that counts as a failure because the injector could not vouch for it."""
+
+    run_id: str | None
+    task_id: str
+    reasons: tuple[str, ...]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the exit code is not 0: ``exit`` is 1 (a check failed) or 3 (inconclusive)."""
+
+    exit: int
+    what: str
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was computed; docs/logs.md explains each field. Null is "undefined", never 0 or 1.
+
+    ``strict_bound`` is what strict would be if every invalid or unjudged run had passed.
+    """
+
+    runs: int
+    strict: float | None
+    strict_bound: float | None
+    observed: float | None
+    completion_rate: float | None
+    truncation_rate: float | None
+    error_rate: float | None
+    truncation_exposure: float | None
+    headline: Headline
+    threshold: Threshold
+    counts: Counts
+    estimates: dict[str, Estimate]
+    exposure: Exposure | None
+    efficiency: Efficiency
+    latency: Latency | None
+    method: Method
+    tasks: tuple[TaskRow, ...]
+    invalid_runs: tuple[InvalidRun, ...]
+    origins: tuple[Origin, ...]
+    tool_sets: tuple[str, ...]
+    sources: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 fine · 1 a check failed · 3 inconclusive; a failed check outweighs."""
+        return min((finding.exit for finding in self.findings), default=0)
+
+
+def score_paths(
+    paths: Sequence[Path], *, threshold: float | None = None, verdicts: Path | None = None
+) -> Score:
+    """Scores run folders, decisions.jsonl or runlog.jsonl files together.
+
+    ``threshold`` is a share that overrides the manifests'; ``verdicts`` a file that goes before the
+    verdicts.json of the folders. Raises ``ReadingError`` for anything that cannot be used.
+    """
+    problems: list[Problem] = []
+    folders = find_folders(paths, problems)
+    limit = _threshold(folders, threshold)
+    said = _verdicts(folders, verdicts)
+    with Fold() as fold:
+        for folder in folders:
+            for log in folder.decisions:
+                fold.add_log(log, problems, lone=not folder.runlogs)
+        folded = fold.finish()
+    _note_unread(folders, problems)
+    runs = join_runs(folders, folded, said, problems)
+    return _score(runs, folded, limit, _sources(folders), tuple(problems))
+
+
+def score_json(score: Score) -> bytes:
+    """The score as one JSON object with its exit code, ending in a newline; undefined numbers are null."""
+    data = {**msgspec.to_builtins(score), "exit_code": score.exit_code}
+    data["origins"] = [origin._asdict() for origin in score.origins]
+    data["problems"] = [problem._asdict() for problem in score.problems]
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+
+
+def _sources(folders: Sequence[Folder]) -> tuple[str, ...]:
+    return tuple(str(ledger) for folder in folders for ledger in folder.decisions + folder.runlogs)
+
+
+def _threshold(folders: Sequence[Folder], given: float | None) -> Threshold:
+    stated = {
+        str(folder.manifest): value
+        for folder in folders
+        if folder.manifest is not None and (value := read_threshold(folder.manifest)) is not None
+    }
+    if given is not None:
+        if not 0 <= given <= 1:
+            raise BadThreshold(f"--threshold {given} is no share: give a number from 0 to 1, such as 0.10")
+        instead = ", ".join(f"{value:g} of {path}" for path, value in stated.items())
+        return Threshold(
+            value=given, source=f"--threshold, instead of {instead}" if stated else "--threshold"
+        )
+    if len(set(stated.values())) > 1:
+        each = ", ".join(f"{path} {value:g}" for path, value in stated.items())
+        raise BadThreshold(f"the manifests disagree on the threshold ({each}): choose one with --threshold")
+    for path, value in stated.items():
+        return Threshold(value=value, source=path)
+    return Threshold(value=DEFAULT_THRESHOLD, source="default")
+
+
+def _verdicts(folders: Sequence[Folder], given: Path | None) -> dict[str, Verdict]:
+    said: dict[str, Verdict] = {}
+    for folder in folders:
+        if folder.verdicts is not None:
+            said |= read_verdicts(folder.verdicts)
+    return said | (read_verdicts(given) if given is not None else {})
+
+
+def _note_unread(folders: Sequence[Folder], problems: list[Problem]) -> None:
+    for folder in folders:
+        beside = folder.path / "decisions.jsonl"
+        if not folder.decisions and beside.is_file():
+            what = "not given, so exposure and invalid runs are unknown: score the folder to have them"
+            problems.append(Problem(str(beside), None, what))
+
+
+def _score(
+    runs: Sequence[Run],
+    folded: Folded,
+    threshold: Threshold,
+    sources: tuple[str, ...],
+    problems: tuple[Problem, ...],
+) -> Score:
+    by_task = [list(group) for _, group in itertools.groupby(runs, key=lambda run: run.task_id)]
+    counts = _counts(runs, len(by_task))
+    estimates = estimate_all(_tally(by_task))
+    rates = {name: estimate.value for name, estimate in estimates.items()}
+    exposure = exposure_of(folded, runs)
+    return Score(
+        runs=counts.runs,
+        strict=rates["strict"],
+        strict_bound=_strict_bound(runs) if rates["strict"] is not None else None,
+        observed=rates["observed"],
+        completion_rate=rates["completion_rate"],
+        truncation_rate=rates["truncation_rate"],
+        error_rate=rates["error_rate"],
+        truncation_exposure=rates["truncation_exposure"],
+        headline=headline(
+            strict=rates["strict"],
+            observed=rates["observed"],
+            truncation_rate=rates["truncation_rate"],
+            error_rate=rates["error_rate"],
+            unjudged_rate=counts.unjudged / counts.runs,
+            threshold=threshold.value,
+        ),
+        threshold=threshold,
+        counts=counts,
+        estimates=estimates,
+        exposure=exposure,
+        efficiency=efficiency_of(by_task),
+        latency=latency_of(folded),
+        method=Method(),
+        tasks=tuple(_task_row(group) for group in by_task),
+        invalid_runs=tuple(
+            InvalidRun(run_id=run.run_id, task_id=run.task_id, reasons=run.invalid)
+            for run in runs
+            if run.invalid
+        ),
+        origins=folded.origins,
+        tool_sets=folded.tool_sets,
+        sources=sources,
+        problems=problems,
+        findings=_findings(counts, threshold.value, folded, exposure),
+    )
+
+
+def _counts(runs: Sequence[Run], tasks: int) -> Counts:
+    ended = [run.ended for run in runs]
+    return Counts(
+        runs=len(runs),
+        tasks=tasks,
+        passed=sum(run.is_pass for run in runs),
+        complete=ended.count("complete"),
+        quota_cut=ended.count("quota_cut"),
+        restart_cut=ended.count("restart_cut"),
+        error=ended.count("error"),
+        unknown=ended.count(None),
+        unjudged=sum(not run.is_judged for run in runs),
+        invalid=sum(bool(run.invalid) for run in runs),
+    )
+
+
+_COUNTED: dict[str, Callable[[Run], bool]] = {
+    "runs": lambda run: True,
+    "known": lambda run: run.is_known,
+    "judged": lambda run: run.is_judged,
+    "complete": lambda run: run.ended == "complete",
+    "passed": lambda run: run.is_pass,
+    "quota_cut": lambda run: run.ended == "quota_cut",
+    "restart_cut": lambda run: run.ended == "restart_cut",
+    "error": lambda run: run.ended == "error",
+    "logged": lambda run: run.faults_decided is not None,
+    "exposed": lambda run: bool(run.faults_delivered),
+}
+
+
+def _tally(by_task: Sequence[Sequence[Run]]) -> Tally:
+    return Tally(
+        **{
+            name: np.array([sum(map(counts, runs)) for runs in by_task], dtype=np.float64)
+            for name, counts in _COUNTED.items()
+        }
+    )
+
+
+def _strict_bound(runs: Sequence[Run]) -> float:
+    return sum(run.is_pass or bool(run.invalid) or not run.is_judged for run in runs) / len(runs)
+
+
+def _task_row(runs: Sequence[Run]) -> TaskRow:
+    delivered = [run.faults_delivered for run in runs if run.faults_delivered is not None]
+    return TaskRow(
+        task_id=runs[0].task_id,
+        runs=len(runs),
+        passed=sum(run.is_pass for run in runs),
+        complete=sum(run.ended == "complete" for run in runs),
+        cut=sum(run.ended in ("quota_cut", "restart_cut") for run in runs),
+        error=sum(run.ended == "error" for run in runs),
+        invalid=sum(bool(run.invalid) for run in runs),
+        faults_delivered=sum(delivered) if delivered else None,
+    )
+
+
+def _findings(
+    counts: Counts, threshold: float, folded: Folded, exposure: Exposure | None
+) -> tuple[Finding, ...]:
+    found = []
+    if counts.invalid / counts.runs > threshold:
+        what = f"{counts.invalid} of {counts.runs} runs are invalid, above the {100 * threshold:g}% threshold"
+        found.append(Finding(exit=1, what=what))
+    traces = folded.runs.values()
+    if traces and not any(trace.agent_requests or trace.decisions for trace in traces):
+        what = "no agent request was recognised: is the harness's base URL set to the proxy?"
+        found.append(Finding(exit=3, what=what))
+    elif _nothing_exposed(exposure) and any(trace.can_fire for trace in traces):
+        what = "no fault reached the model though the profile can fire: nothing was exposed"
+        found.append(Finding(exit=3, what=what))
+    if counts.unjudged == counts.runs:
+        what = "no run could be judged: end runs with POST /runs/<run_id>/end, or give --verdicts"
+        found.append(Finding(exit=3, what=what))
+    return tuple(found)
+
+
+def _nothing_exposed(exposure: Exposure | None) -> bool:
+    return exposure is not None and not exposure.delivered and not exposure.slowed
