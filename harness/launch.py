@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 _GRACE_S = 5.0
+_LOOK_AGAIN_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ class Running:
     def kill(self) -> None:
         """SIGKILL to the whole process group and to what has left it."""
         _kill_group(self.pid)
-        _kill_strays(self._launch.env)
+        while _kill_strays(self._launch.env):
+            time.sleep(_LOOK_AGAIN_S)
 
     def wait(self, timeout_s: float) -> Outcome:
         """Waits, then kills what is left of the group; after ``timeout_s`` it kills the program too."""
@@ -113,8 +115,8 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _kill_strays(env: Mapping[str, str]) -> None:
-    """Kills what left the group (Claude Code starts each command in a session of its own).
+def _kill_strays(env: Mapping[str, str]) -> int:
+    """Kills what left the group (both Claude Code and Pi start commands in sessions of their own); how many.
 
     They are known by the HOME that they inherited, so this only works where HOME is the launch's own and
     /proc shows environments (Linux).
@@ -122,12 +124,15 @@ def _kill_strays(env: Mapping[str, str]) -> None:
     home = env.get("HOME")
     processes = Path("/proc")
     if not home or home == os.environ.get("HOME") or not processes.is_dir():
-        return
+        return 0
+    killed = 0
     mark = f"HOME={home}".encode()
     for entry in processes.iterdir():
         if entry.name.isdigit() and mark in _environment(entry):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(entry.name), signal.SIGKILL)
+                killed += 1
+    return killed
 
 
 def _environment(process: Path) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from harness.turns import Conversation, ToolCall, Turn, Usage
+from harness.turns import Conversation, PastTurn, ToolCall, Turn, Usage
+
+_STEPS_DONE = "Steps done: "
+_STEP_IN_ID = re.compile(r"_step(\d+)$")
 
 Policy = Callable[[Conversation], Turn]
 
@@ -47,7 +51,7 @@ class Misstep:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A list of turns per conversation: the turn's index is the number of the model's answers in the request.
+    """A list of turns per conversation: each request gets the turn after the newest one that it contains.
 
     A used-up list answers ``end_text`` and no call. Side requests (``Conversation.side``) get ``side_text``
     and use up no turn. The first of ``branches`` whose text is in a conversation's opening gives the turns in
@@ -63,9 +67,16 @@ class Script:
 
     def __call__(self, view: Conversation) -> Turn:
         """The turn for this request."""
+        if view.side is not None:
+            return Turn(self._side_text(view))
         turns = self._turns_of(view)
-        done = len(view.turns)
-        return turns[done] if done < len(turns) else Turn(self.end_text)
+        done = _turns_done(turns, view)
+        return replace(turns[done], step=done) if done < len(turns) else Turn(self.end_text)
+
+    def _side_text(self, view: Conversation) -> str:
+        if view.side != "compaction":
+            return self.side_text
+        return f"{self.side_text}. {_STEPS_DONE}{_turns_done(self._turns_of(view), view)}."
 
     def _turns_of(self, view: Conversation) -> tuple[Turn, ...]:
         opening = "\n".join(view.opening)
@@ -107,6 +118,32 @@ def _filled(value: Any, workspace: str) -> Any:
     if isinstance(value, list | tuple):
         return [_filled(item, workspace) for item in value]
     return value
+
+
+def _turns_done(turns: Sequence[Turn], view: Conversation) -> int:
+    """How many turns the model has given, as its own words in the request tell.
+
+    Answers are not just counted: harnesses drop some (compaction, a kill before they were stored) and Claude
+    Code adds one of its own when it resumes.
+    """
+    done = 0
+    for summarised in re.finditer(re.escape(_STEPS_DONE) + r"(\d+)", "\n".join(view.opening)):
+        done = int(summarised.group(1))
+    for past in view.turns:
+        steps = [
+            int(found.group(1)) for call in past.calls if (found := _STEP_IN_ID.search(call.call_id or ""))
+        ]
+        if steps:
+            done = max(steps) + 1
+        elif done < len(turns) and _is_said(turns[done], past):
+            done += 1
+    return done
+
+
+def _is_said(turn: Turn, past: PastTurn) -> bool:
+    if [call.tool for call in turn.calls] != [call.tool for call in past.calls]:
+        return False
+    return bool(turn.calls) or turn.text == past.text
 
 
 class ScriptError(ValueError):

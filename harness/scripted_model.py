@@ -31,14 +31,15 @@ from harness.turns import Answer, Conversation, Turn, Usage
 from harness.wire import Wire, wire_of
 
 _BYTES_PER_TOKEN = 4
+_SIDE_TEXT = "Working on the task"
 
 
 class ScriptedModel:
     """An HTTP server on ``host``; ``port`` 0 takes a free one. Any path prefix is accepted.
 
-    ``policy`` is a ``Script`` or any function from what the model sees to its turn; what it raises is
-    answered with status 500. ``missteps`` come before those of the script. ``received`` grows by one per
-    request, in the order of arrival, before the request is answered.
+    ``policy`` is a ``Script`` or any function from what the model sees to its turn; it is not asked about
+    side requests, and what it raises is answered with status 500. ``missteps`` come before those of the
+    script. ``received`` grows by one per request, in the order of arrival, before the request is answered.
     """
 
     def __init__(
@@ -53,7 +54,6 @@ class ScriptedModel:
         script = policy if isinstance(policy, Script) else Script()
         self.received: list[Received] = []
         self._policy = policy
-        self._side_text = script.side_text
         self._chunk_delay_s = script.chunk_delay_s if chunk_delay_s is None else chunk_delay_s
         self._missteps: deque[Misstep] = deque((*missteps, *script.missteps))
         self._host = host
@@ -113,7 +113,8 @@ class ScriptedModel:
         if view.side == "count_tokens":
             return _json(wire.token_count(view.bytes_in // _BYTES_PER_TOKEN))
         if view.side is not None:
-            return await self._send(request, wire, view, Turn(self._side_text), Misstep())
+            turn = self._policy(view) if isinstance(self._policy, Script) else Turn(_SIDE_TEXT)
+            return await self._send(request, wire, view, turn, Misstep())
         misstep = self._next_misstep()
         if misstep.delay_s:
             await asyncio.sleep(misstep.delay_s)
@@ -203,9 +204,11 @@ def _completed(turn: Turn, view: Conversation) -> Answer:
     """Chooses ids from what the conversation looks like, so that the same request gets the same answer."""
     taken = {str(call.call_id) for call in view.calls}
     seed = "\x1f".join((*view.opening, *sorted(taken), str(len(view.turns))))
-    fresh = (identifier for identifier in _identifiers(seed) if f"toolu_{identifier}" not in taken)
+    step = "" if turn.step is None else f"_step{turn.step}"
+    fresh = (found for found in _identifiers(seed) if f"toolu_{found}{step}" not in taken)
     calls = tuple(
-        c if c.call_id is not None else replace(c, call_id=f"toolu_{next(fresh)}") for c in turn.calls
+        call if call.call_id is not None else replace(call, call_id=f"toolu_{next(fresh)}{step}")
+        for call in turn.calls
     )
     usage = turn.usage or _made_up_usage(turn, view)
     return Answer(f"msg_{next(fresh)}", view.model, replace(turn, calls=calls), usage)

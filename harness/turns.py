@@ -41,12 +41,14 @@ class Usage:
 class Turn:
     """One answer of the model: its text, then its calls. Without calls it ends the harness's turn.
 
-    ``usage`` None means counts made up from the sizes of the request and of the answer.
+    ``usage`` None means counts made up from the sizes of the request and of the answer. ``step``, when given,
+    is written into the ids that the model chooses for the calls, so that the turn is known again later.
     """
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

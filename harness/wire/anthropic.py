@@ -178,7 +178,9 @@ def _side(view: Conversation, *, counting: bool) -> Side | None:
         return "count_tokens"
     if not view.tools:
         return "no_tools"
-    if view.user_texts and view.user_texts[-1].startswith(_COMPACTION_OPENINGS):
+    # Claude Code may let a system message with token counts follow the request to compact.
+    newest = view.turns[-1].said if view.turns else view.opening
+    if any(text.startswith(_COMPACTION_OPENINGS) for text in newest):
         return "compaction"
     return None
 
