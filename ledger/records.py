@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=True):
     """What every record has: ``ts`` is RFC 3339 in UTC, ``run_id`` names the run it belongs to."""
 
     ts: str

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from proxy.protocols.history import SEPARATORS, all_items, cut, length, offset_in, string
+from proxy.protocols.history import SEPARATORS, all_items, cut, length, offset_in, string, value_of
 from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import json_string, text_of
 from proxy.protocols.wire import (
@@ -101,7 +101,7 @@ def _parse_item(at: Span, raw: _Raw) -> Item:
     calls: list[SeenCall] = []
     results: list[SeenResult] = []
     if _opens_with(message.content, b"[") and b'"tool_' in bytes(message.content):
-        for span, block in _blocks(message.content, at.start + offset_in(message.content, raw)):
+        for span, block in _blocks(message.content, at.start + value_of(message.content, raw, b"content")):
             if block.type == "tool_use" and message.role == "assistant":
                 calls.append(SeenCall(string(block.id), string(block.name), span))
             elif block.type == "tool_result":

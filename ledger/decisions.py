@@ -1,0 +1,75 @@
+"""decisions.jsonl, the write-ahead log: a line is in the file before what it speaks of leaves the proxy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ledger.records import AnyRecord, Start
+
+_encoder = msgspec.json.Encoder()
+_starts = msgspec.json.Decoder(Start)
+
+
+class LedgerError(OSError):
+    """The ledger cannot be written (no space, no permission): nothing may leave the proxy any more."""
+
+
+def timestamp() -> str:
+    """Now, RFC 3339 in UTC with microseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def starts_of(path: Path) -> Iterator[Start]:
+    """The ``start`` records of a log, in order; lines that are none (or are torn) are passed over."""
+    with path.open("rb") as lines:
+        for line in lines:
+            if b'"event":"start"' in line:
+                try:
+                    yield _starts.decode(line)
+                except msgspec.DecodeError:
+                    continue
+
+
+class DecisionLog:
+    """Appends records, each batch in one write; a process that is killed leaves whole lines behind.
+
+    The bytes are handed to the operating system before ``write`` returns, so they outlive the process; they
+    are not forced to the disk, so a power cut can take the last ones.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens (or creates, 0600) ``path``; raises ``LedgerError`` when that cannot be done."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LedgerError(f"cannot write the log {path}: {error.strerror}") from error
+        self._close_torn_line()
+
+    def _close_torn_line(self) -> None:
+        """A killed writer on a full disk can leave half a line; what comes next must stand on its own."""
+        size = os.fstat(self._fd).st_size
+        if size and os.pread(self._fd, 1, size - 1) != b"\n":
+            self._append(b"\n")
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        """Appends ``records`` in order; raises ``LedgerError`` when not every byte was taken."""
+        if records:
+            self._append(b"".join(_encoder.encode(record) + b"\n" for record in records))
+
+    def _append(self, data: bytes) -> None:
+        try:
+            written = os.write(self._fd, data)
+        except OSError as error:
+            raise LedgerError(f"cannot write the log {self.path}: {error.strerror}") from error
+        if written != len(data):
+            raise LedgerError(f"cannot write the log {self.path}: the disk is full")
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,233 @@
+"""memory.db: what must be replayed. Every call with its decision, and both texts where one was replaced.
+
+SQLite in WAL mode; a commit outlives the process (synchronous=NORMAL), which is what a killed proxy needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ledger.decisions import LedgerError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS conversations (
+    run_id TEXT NOT NULL, conversation TEXT NOT NULL, role TEXT NOT NULL, header TEXT, workspace TEXT,
+    PRIMARY KEY (run_id, conversation)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tips (
+    run_id TEXT NOT NULL, chain BLOB NOT NULL, conversation TEXT NOT NULL, depth INTEGER NOT NULL,
+    calls INTEGER NOT NULL, PRIMARY KEY (run_id, chain));
+CREATE TABLE IF NOT EXISTS calls (
+    run_id TEXT NOT NULL, conversation TEXT NOT NULL, position INTEGER NOT NULL,
+    call_id TEXT NOT NULL, call_digest TEXT NOT NULL, nth INTEGER NOT NULL,
+    tool TEXT NOT NULL, family TEXT NOT NULL, occurrence INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+    depth INTEGER NOT NULL,
+    draw BLOB NOT NULL, arguments BLOB NOT NULL, canonical BLOB NOT NULL, draw_us REAL NOT NULL,
+    answered INTEGER NOT NULL, skipped TEXT, payload TEXT, payload_error INTEGER, original TEXT,
+    delivered INTEGER NOT NULL,
+    PRIMARY KEY (run_id, conversation, position));
+"""
+
+
+class Tip(NamedTuple):
+    """A history that went upstream: ``depth`` items long, when ``calls`` calls had been drawn."""
+
+    conversation: str
+    depth: int
+    calls: int
+
+
+@dataclass(slots=True)
+class ConversationRow:
+    """One conversation; ``header`` is the harness's own name for it, where it has one."""
+
+    conversation: str
+    role: str
+    header: str | None
+    workspace: str | None
+
+
+@dataclass(slots=True)
+class CallRow:
+    """One remembered call. ``draw`` is the encoded draw, ``draw_us`` the time it took; ``depth`` how long the
+    history was that the model answered with this call.
+
+    ``payload`` stands in the result's place on every resend; ``original`` is what it replaced. ``canonical``
+    is kept only for profiles whose rules look at it.
+    """
+
+    position: int
+    call_id: str
+    call_digest: str
+    nth: int
+    tool: str
+    family: str
+    occurrence: int
+    ordinal: int
+    depth: int
+    draw: bytes
+    arguments: bytes
+    canonical: bytes
+    draw_us: float
+    answered: bool = False
+    skipped: str | None = None
+    payload: str | None = None
+    payload_error: bool | None = None
+    original: str | None = None
+    delivered: bool = False
+
+
+_COLUMNS = (
+    "position, call_id, call_digest, nth, tool, family, occurrence, ordinal, depth, draw, arguments,"
+    " canonical, draw_us, answered, skipped, payload, payload_error, original, delivered"
+)
+
+
+def _text(value: str | None) -> str | bytes | None:
+    """SQLite takes no lone surrogate in a TEXT: such a text is kept as bytes."""
+    if value is None:
+        return None
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass")
+    return value
+
+
+def _back(value: str | bytes | None) -> str | None:
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
+
+
+class Memory:
+    """The store. One connection, one thread at a time; every change is made inside ``transaction``."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates ``path`` (0600); raises ``LedgerError`` when that cannot be done."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(f"cannot use the memory {path}: {error}") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; committed when the block is left. Raises ``LedgerError`` when that fails."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise LedgerError(f"cannot write the memory {self.path}: {error}") from error
+
+    def conversations(self, run_id: str) -> list[ConversationRow]:
+        rows = self._db.execute(
+            "SELECT conversation, role, header, workspace FROM conversations WHERE run_id = ?"
+            " ORDER BY length(conversation), conversation",
+            (run_id,),
+        )
+        return [ConversationRow(*row) for row in rows]
+
+    def add_conversation(self, run_id: str, row: ConversationRow) -> None:
+        self._db.execute(
+            "INSERT INTO conversations VALUES (?, ?, ?, ?, ?)",
+            (run_id, row.conversation, row.role, row.header, row.workspace),
+        )
+
+    def tip(self, run_id: str, chain: bytes) -> Tip | None:
+        """The request whose history hashed to ``chain``."""
+        found = self._db.execute(
+            "SELECT conversation, depth, calls FROM tips WHERE run_id = ? AND chain = ?", (run_id, chain)
+        ).fetchone()
+        return None if found is None else Tip(*found)
+
+    def latest_tip(self, run_id: str, conversation: str) -> bytes:
+        """The hash of the history that a conversation sent last; empty when it sent none."""
+        found = self._db.execute(
+            "SELECT chain FROM tips WHERE run_id = ? AND conversation = ? ORDER BY rowid DESC LIMIT 1",
+            (run_id, conversation),
+        ).fetchone()
+        return b"" if found is None else bytes(found[0])
+
+    def add_tip(self, run_id: str, chain: bytes, tip: Tip) -> None:
+        self._db.execute("INSERT OR REPLACE INTO tips VALUES (?, ?, ?, ?, ?)", (run_id, chain, *tip))
+
+    def calls(self, run_id: str, conversation: str) -> list[CallRow]:
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM calls WHERE run_id = ? AND conversation = ? ORDER BY position",
+            (run_id, conversation),
+        )
+        return [_row(values) for values in rows]
+
+    def call_by_id(self, run_id: str, call_id: str) -> str | None:
+        """The latest conversation of a run that has a call with this id."""
+        row = self._db.execute(
+            "SELECT conversation FROM calls WHERE run_id = ? AND call_id = ?"
+            " ORDER BY length(conversation) DESC, conversation DESC LIMIT 1",
+            (run_id, call_id),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def rewritten(self, run_id: str) -> list[tuple[str, str]]:
+        """(original, payload) of every result of a run that was replaced, latest first."""
+        rows = self._db.execute(
+            "SELECT original, payload FROM calls WHERE run_id = ? AND payload IS NOT NULL"
+            " AND original IS NOT NULL ORDER BY rowid DESC",
+            (run_id,),
+        )
+        return [(_back(a) or "", _back(b) or "") for a, b in rows]
+
+    def add_calls(self, run_id: str, conversation: str, rows: Sequence[CallRow]) -> None:
+        """Adds calls; one at a taken position replaces what stands there."""
+        self._db.executemany(
+            f"INSERT OR REPLACE INTO calls (run_id, conversation, {_COLUMNS})"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    run_id, conversation, row.position, row.call_id, row.call_digest, row.nth, row.tool,
+                    row.family, row.occurrence, row.ordinal, row.depth, row.draw, row.arguments,
+                    row.canonical, row.draw_us, row.answered, row.skipped, _text(row.payload), row.payload_error,
+                    _text(row.original), row.delivered,
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+
+    def update_calls(self, run_id: str, conversation: str, rows: Sequence[CallRow]) -> None:
+        """Writes down what became of calls that are there already."""
+        self._db.executemany(
+            "UPDATE calls SET call_digest = ?, answered = ?, skipped = ?, payload = ?, payload_error = ?,"
+            " original = ?, delivered = ? WHERE run_id = ? AND conversation = ? AND position = ?",
+            [
+                (
+                    row.call_digest, row.answered, row.skipped, _text(row.payload), row.payload_error,
+                    _text(row.original), row.delivered, run_id, conversation, row.position,
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _row(values: Sequence[object]) -> CallRow:
+    row = CallRow(*values)  # type: ignore[arg-type]
+    row.answered = bool(row.answered)
+    row.delivered = bool(row.delivered)
+    row.payload_error = None if row.payload_error is None else bool(row.payload_error)
+    row.payload, row.original = _back(row.payload), _back(row.original)
+    return row

@@ -1,0 +1,157 @@
+"""The mitmproxy addon: hooks only. Works in chaosproxy's own server and under ``mitmdump -s``.
+
+mitmdump --mode reverse:http://127.0.0.1:9 -s proxy/addon.py --set chaos_seed=7 --set chaos_profile=moderate
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from mitmproxy import ctx, exceptions, http
+from mitmproxy.addonmanager import Loader
+
+from configs import ConfigError, load_profile
+from ledger.decisions import LedgerError
+from proxy.exchange import Exchange, Head, Refusal
+from proxy.injector import Injector
+from proxy.protocols.errors import error_document
+from proxy.service import ServiceError, ServiceSettings, open_service
+from proxy.upstream import UpstreamError, Upstreams, parse_upstreams, route
+from scheduler.profile import ProfileError
+
+_JSON = {"content-type": "application/json"}
+
+
+class _Flight(NamedTuple):
+    """A request under way: the run that its path named, and its exchange once its body is here."""
+
+    run_id: str
+    path: str
+
+
+def _lower(headers: http.Headers) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+class ChaosProxy:
+    """Makes tool calls fail on a seeded schedule; without an ``injector`` it makes one of mitmproxy's options."""
+
+    def __init__(self, injector: Injector | None = None, upstreams: Upstreams | None = None) -> None:
+        self.injector = injector
+        self._upstreams = upstreams
+        self._flights: dict[str, _Flight] = {}
+        self._exchanges: dict[str, Exchange] = {}
+
+    def load(self, loader: Loader) -> None:
+        loader.add_option("chaos_seed", int, 0, "Seed of the fault schedule.")
+        loader.add_option("chaos_profile", str, "moderate", "A shipped profile, or the path of a YAML file.")
+        loader.add_option("chaos_log", str, "decisions.jsonl", "Where the decision log is written.")
+        loader.add_option(
+            "chaos_upstream", str, "", "URL of the model endpoint; empty: by auth header or path."
+        )
+
+    def configure(self, updated: set[str]) -> None:
+        if self.injector is not None or not updated & {"chaos_seed", "chaos_profile", "chaos_upstream"}:
+            return
+        try:
+            load_profile(ctx.options.chaos_profile)
+            parse_upstreams([ctx.options.chaos_upstream] if ctx.options.chaos_upstream else [])
+        except (ProfileError, ConfigError, UpstreamError) as error:
+            raise exceptions.OptionsError(str(error)) from error
+
+    def running(self) -> None:
+        if self.injector is not None:
+            return
+        upstream = ctx.options.chaos_upstream
+        self._upstreams = parse_upstreams([upstream] if upstream else [])
+        settings = ServiceSettings(
+            ctx.options.chaos_seed,
+            load_profile(ctx.options.chaos_profile),
+            self._upstreams,
+            Path(ctx.options.chaos_log),
+        )
+        try:
+            self.injector = open_service(settings, lambda line: print(line, file=sys.stderr))  # noqa: T201
+        except (LedgerError, ServiceError) as error:
+            raise exceptions.OptionsError(str(error)) from error
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        run_id, path = route(flow.request.path)
+        origin = self._upstreams.of(path, _lower(flow.request.headers)) if self._upstreams else None
+        if run_id is None:
+            flow.response = _answer(
+                400, "the path names no run: /run/<run_id>/…, with 1 to 128 of A-Z a-z 0-9 . _ ~ - as its id"
+            )
+        elif origin is None:
+            flow.response = _answer(
+                502, "nothing says which provider this request is for: start chaosproxy with --upstream URL"
+            )
+        else:
+            self._flights[flow.id] = _Flight(run_id, path)
+            request = flow.request
+            request.scheme, request.host, request.port = origin.scheme, origin.host, origin.port
+            request.path = origin.path + path
+            # Responses have to be read, so none is asked for in a coding.
+            request.headers.pop("accept-encoding", None)
+
+    async def request(self, flow: http.HTTPFlow) -> None:
+        flight = self._flights.pop(flow.id, None)
+        if flight is None or self.injector is None:
+            return
+        head = Head(flow.request.method, flight.path, _lower(flow.request.headers))
+        body = flow.request.raw_content or b""
+        exchange = self.injector.on_request(flight.run_id, head, body)
+        self._exchanges[flow.id] = exchange
+        if exchange.wait_s:
+            await asyncio.sleep(exchange.wait_s)
+        if exchange.refusal is not None:
+            flow.response = _refuse(exchange.refusal)
+        elif exchange.body is not body:
+            flow.request.data.content = exchange.body
+            if "content-length" in flow.request.headers:
+                flow.request.headers["content-length"] = str(len(exchange.body))
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        exchange = self._exchanges.get(flow.id)
+        if exchange is None or self.injector is None or flow.response is None:
+            return
+        # A body that has gone is not needed again, and there are large ones.
+        flow.request.data.content = None
+        headers = _lower(flow.response.headers)
+        self.injector.on_response_head(exchange, flow.response.status_code, headers)
+        if exchange.refusal is None:
+            flow.response.stream = partial(self.injector.on_response_chunk, exchange)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        self._finish(flow)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        self._flights.pop(flow.id, None)
+        self._finish(flow)
+
+    def _finish(self, flow: http.HTTPFlow) -> None:
+        exchange = self._exchanges.pop(flow.id, None)
+        if exchange is not None and self.injector is not None:
+            self.injector.on_response_end(exchange)
+
+    def done(self) -> None:
+        if self.injector is not None:
+            for exchange in self._exchanges.values():
+                self.injector.on_response_end(exchange)
+            self.injector.close()
+
+
+def _answer(status: int, message: str) -> http.Response:
+    return http.Response.make(status, error_document(status, message), _JSON)
+
+
+def _refuse(refusal: Refusal) -> http.Response:
+    return http.Response.make(refusal.status, refusal.body, _JSON)
+
+
+addons = [ChaosProxy()]

@@ -1,0 +1,204 @@
+"""One message history and what is remembered of it: which call is which, what was decided, what to replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ledger.memory import CallRow, ConversationRow
+from proxy.protocols.wire import Edit, ParsedRequest
+from scheduler.call import Call, Family
+from scheduler.profile import Profile
+from scheduler.schedule import Draw, Standing, rule_fits
+
+_draws = msgspec.json.Decoder(Draw)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_draw(draw: Draw) -> bytes:
+    return _encoder.encode(draw)
+
+
+def decode_draw(raw: bytes) -> Draw:
+    return _draws.decode(raw)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call where it stands in the present history; ``answered_at`` is the item with its result."""
+
+    item: int
+    row: CallRow
+    answered_at: int | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many calls of which sort stand before the next one."""
+
+    identical: Counter[tuple[str, str]] = field(default_factory=Counter)
+    families: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    faults: int = 0
+    since_fault: int | None = None
+    rule_hits: list[int] = field(default_factory=list)
+    permanents: dict[tuple[str, str], Draw] = field(default_factory=dict)
+
+    def copy(self) -> Counts:
+        return Counts(
+            Counter(self.identical),
+            Counter(self.families),
+            self.calls,
+            self.faults,
+            self.since_fault,
+            list(self.rule_hits),
+            dict(self.permanents),
+        )
+
+    def add(self, profile: Profile, call: Call, draw: Draw) -> None:
+        """Counts one call in."""
+        self.identical[call.tool, call.digest] += 1
+        self.families[call.family] += 1
+        self.calls += 1
+        if draw.fired and draw.limited is None:
+            self.faults += 1
+            self.since_fault = 0
+            if draw.persistence == "permanent" and profile.identity == "ordinal":
+                self.permanents.setdefault((call.tool, call.digest), draw)
+        elif self.since_fault is not None:
+            self.since_fault += 1
+        if profile.force:
+            self.rule_hits = self.rule_hits or [0] * len(profile.force)
+            for index, rule in enumerate(profile.force):
+                self.rule_hits[index] += rule_fits(rule, call)
+
+    def standing(self) -> Standing:
+        return Standing(self.calls, self.faults, self.since_fault, tuple(self.rule_hits))
+
+
+class Conversation:
+    """The state of one conversation. Everything in here can be built again from memory.db."""
+
+    def __init__(self, row: ConversationRow, profile: Profile) -> None:
+        self.row = row
+        self.id = row.conversation
+        self.role = row.role
+        self.profile = profile
+        self.rows: list[CallRow] = []
+        self.by_pair: dict[tuple[str, str, int], CallRow] = {}
+        self.by_id: dict[str, list[CallRow]] = {}
+        self.pending: list[CallRow] = []
+        self.counts = Counts()
+        self.tip = b""
+        self._forget_history()
+
+    def _forget_history(self) -> None:
+        self.last: ParsedRequest | None = None
+        self.chain: list[bytes] = []
+        self.asked: dict[str, list[Asked]] = {}
+        self._asked_ids: list[tuple[str, ...]] = []
+        self._answers: list[tuple[Asked, ...]] = []
+        self._edits: list[Edit] = []
+        self._edits_upto: list[int] = []
+        self._carried: list[CallRow] = []
+        self._carried_upto: list[int] = []
+
+    # -- memory --
+
+    def remember(self, row: CallRow) -> None:
+        """Adds a call that was drawn; one that was relayed before under the same key is replaced."""
+        key = (row.call_id, row.call_digest, row.nth)
+        old = self.by_pair.get(key)
+        if old is not None:
+            row.position = old.position
+            self.rows[row.position] = row
+            self.by_id[row.call_id].remove(old)
+            if old in self.pending:
+                self.pending.remove(old)
+        else:
+            row.position = len(self.rows)
+            self.rows.append(row)
+        self.by_pair[key] = row
+        self.by_id.setdefault(row.call_id, []).append(row)
+        if not row.answered:
+            self.pending.append(row)
+
+    def settle(self, row: CallRow) -> None:
+        """The call has an answer: from now on it stands before the others."""
+        row.answered = True
+        if row in self.pending:
+            self.pending.remove(row)
+        self.counts.add(self.profile, call_of(row), decode_draw(row.draw))
+
+    def restore(self, rows: list[CallRow]) -> None:
+        """Takes up what a store remembers, in order."""
+        for row in rows:
+            self.remember(row)
+            if row.answered:
+                self.counts.add(self.profile, call_of(row), decode_draw(row.draw))
+
+    # -- the present history --
+
+    def rewind(self, items: int) -> None:
+        """Forgets all that stands at ``items`` or later in the history."""
+        for ids in self._asked_ids[items:]:
+            for call_id in ids:
+                self.asked[call_id] = [asked for asked in self.asked[call_id] if asked.item < items]
+        for answers in self._answers[items:]:
+            for asked in answers:
+                asked.answered_at = None
+        del self._asked_ids[items:], self._answers[items:], self.chain[items:]
+        del self._edits[self._edits_upto[items - 1] if items else 0 :], self._edits_upto[items:]
+        del self._carried[self._carried_upto[items - 1] if items else 0 :], self._carried_upto[items:]
+
+    def nth(self, call_id: str, digest: str) -> int:
+        """How many such pairs stand in the present history."""
+        return sum(asked.row.call_digest == digest for asked in self.asked.get(call_id, ()))
+
+    def ask(self, item: int, row: CallRow) -> Asked:
+        asked = Asked(item, row)
+        self.asked.setdefault(row.call_id, []).append(asked)
+        return asked
+
+    def answer(self, call_id: str, item: int) -> Asked | None:
+        """The call that a result with this id at ``item`` belongs to: the first unanswered, else the last."""
+        found = self.asked.get(call_id)
+        if not found:
+            return None
+        for asked in found:
+            if asked.answered_at is None:
+                asked.answered_at = item
+                return asked
+        return found[-1]
+
+    def close_item(
+        self, ids: tuple[str, ...], answers: tuple[Asked, ...], edits: list[Edit], carried: list[CallRow]
+    ) -> None:
+        """Ends one item of the walk. ``edits`` count from the first byte of the history."""
+        self._asked_ids.append(ids)
+        self._answers.append(answers)
+        self._edits += edits
+        self._edits_upto.append(len(self._edits))
+        self._carried += carried
+        self._carried_upto.append(len(self._carried))
+
+    @property
+    def edits(self) -> list[Edit]:
+        return self._edits
+
+    @property
+    def carried(self) -> list[CallRow]:
+        """The calls whose payload the present history carries."""
+        return self._carried
+
+    @property
+    def cached_bytes(self) -> int:
+        return len(self.last.body) if self.last is not None else 0
+
+
+def call_of(row: CallRow) -> Call:
+    """The call as the schedule sees it."""
+    family: Family = row.family  # type: ignore[assignment]
+    return Call(row.tool, family, row.call_digest, row.canonical, row.occurrence, row.ordinal)

@@ -1,0 +1,240 @@
+"""From a call to its draw, and from a draw and a result to what the model is sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import orjson
+
+from ledger.decisions import timestamp
+from ledger.memory import CallRow
+from ledger.records import Decision
+from proxy.conversation import Conversation, Counts, decode_draw, encode_draw
+from proxy.runs import RunSettings
+from scheduler.apply import Skipped, Wait, apply_after
+from scheduler.call import Call, call_digest, canonical_arguments
+from scheduler.dialect import Dialect, has_failed, points_back
+from scheduler.faults import KINDS
+from scheduler.schedule import Draw, draw
+
+
+class NewCall(NamedTuple):
+    """A call that is to be drawn. ``arguments``: JSON text (or what the model wrote instead)."""
+
+    call_id: str
+    tool: str
+    arguments: bytes
+
+
+class Result(NamedTuple):
+    """The tool's own output of one result, as far as a decision needs it."""
+
+    text: str | None
+    is_error: bool | None
+
+
+class Verdict(NamedTuple):
+    """What a decision comes to: the record for the log, and how long to hold the request back."""
+
+    record: Decision
+    wait_s: float
+
+
+def parsed_arguments(arguments: bytes) -> Mapping[str, Any]:
+    """The arguments as an object; empty when they are none."""
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def digest_of(
+    settings: RunSettings, dialect: Dialect, conversation: Conversation, call: NewCall
+) -> tuple[bytes, str]:
+    """(canonical arguments, call digest)."""
+    rule = dialect.rule(call.tool)
+    canonical = canonical_arguments(
+        call.arguments, settings.places(conversation.row.workspace), rule.volatile, rule.defaults
+    )
+    return canonical, call_digest(canonical)
+
+
+def fitting_kinds(family: str) -> list[str]:
+    """The kinds that can be done to a call of ``family``."""
+    return [kind.name for kind in KINDS.values() if family in kind.families]
+
+
+def draw_call(
+    settings: RunSettings,
+    dialect: Dialect,
+    conversation: Conversation,
+    new: NewCall,
+    counts: Counts,
+    nth: int,
+    depth: int,
+) -> CallRow:
+    """Draws one call where ``counts`` stand, and counts it in."""
+    began = time.perf_counter_ns()
+    canonical, digest = digest_of(settings, dialect, conversation, new)
+    family = dialect.family(new.tool, parsed_arguments(new.arguments))
+    call = Call(
+        new.tool,
+        family,
+        digest,
+        canonical,
+        occurrence=counts.identical[new.tool, digest],
+        ordinal=counts.families[family],
+    )
+    drawn = counts.permanents.get((new.tool, digest)) or draw(
+        settings.seed,
+        settings.profile,
+        settings.task_id,
+        conversation.role,
+        call,
+        fitting_kinds(family),
+        counts.standing(),
+    )
+    counts.add(settings.profile, call, drawn)
+    return CallRow(
+        position=-1,
+        call_id=new.call_id,
+        call_digest=digest,
+        nth=nth,
+        tool=new.tool,
+        family=family,
+        occurrence=call.occurrence,
+        ordinal=call.ordinal,
+        depth=depth,
+        draw=encode_draw(drawn),
+        arguments=new.arguments,
+        canonical=canonical if settings.profile.force else b"",
+        draw_us=(time.perf_counter_ns() - began) / 1e3,
+    )
+
+
+class Earlier(NamedTuple):
+    """An earlier call with the same tool and arguments: its row, and what the tool truly printed."""
+
+    row: CallRow
+    text: str | None
+
+
+def decide(
+    settings: RunSettings,
+    dialect: Dialect,
+    conversation: Conversation,
+    row: CallRow,
+    arguments: bytes,
+    result: Result,
+    earlier: Callable[[], Sequence[Earlier]],
+    *,
+    log_texts: bool,
+) -> Verdict:
+    """Decides on a fresh result. Writes payload, original and the reason for a skip into ``row``.
+
+    ``earlier`` gives the earlier identical calls, latest first; it is asked only when that matters.
+    """
+    drawn = decode_draw(row.draw)
+    values = parsed_arguments(arguments)
+    form = dialect.form(row.tool, row.family)
+    kind = KINDS.get(drawn.kind) if drawn.kind is not None else None
+    mode = kind.mode(form) if kind is not None else None
+    wait_s = 0.0
+    text = result.text
+    back = text is not None and bool(form.back_references) and points_back(form, text)
+    before = earlier() if back or drawn.kind == "stale" else ()
+    true_texts = [
+        item.text
+        for item in before
+        if item.text is not None
+        and not has_failed(form, item.text, None)
+        and not points_back(form, item.text)
+    ]
+    if text is not None and dialect.is_superseding(text):
+        row.skipped = "superseded"
+    elif kind is not None and drawn.limited is not None:
+        row.skipped = drawn.limited
+    elif kind is not None:
+        source = true_texts[0] if back and true_texts else text
+        outcome = apply_after(
+            drawn,
+            settings.profile,
+            dialect,
+            settings.seed,
+            row.tool,
+            values,
+            source,
+            result.is_error,
+            true_texts,
+        )
+        match outcome:
+            case Skipped(reason):
+                row.skipped = reason
+            case Wait(seconds):
+                wait_s = seconds
+            case _:
+                row.payload, row.payload_error = outcome.text, outcome.is_error
+                mode = outcome.mode or mode
+    if row.payload is None and back and true_texts and row.skipped != "superseded":
+        _dereference(row, before[0].row, true_texts[0])
+    if row.payload is not None:
+        row.original = text or ""
+    return Verdict(record_of(settings, conversation, row, drawn, mode, text, log_texts=log_texts), wait_s)
+
+
+def _dereference(row: CallRow, pointed_at: CallRow, true_text: str) -> None:
+    """A back-reference at a result that a passing fault had replaced gets what the tool truly printed:
+    else the fault would never pass."""
+    if pointed_at.payload is not None and pointed_at.skipped != "dereferenced":
+        row.payload = true_text
+        row.skipped = "dereferenced"
+
+
+def record_of(
+    settings: RunSettings,
+    conversation: Conversation,
+    row: CallRow,
+    drawn: Draw,
+    mode: str | None,
+    original: str | None,
+    *,
+    log_texts: bool = False,
+) -> Decision:
+    """The ``decision`` record of a call; ``latency_us`` is the draw's alone until the caller adds its own."""
+    kind = KINDS.get(drawn.kind) if drawn.kind is not None else None
+    original_bytes = None if original is None else original.encode("utf-8", "surrogatepass")
+    payload = None if row.payload is None else row.payload.encode("utf-8", "surrogatepass")
+    return Decision(
+        ts=timestamp(),
+        run_id=settings.run_id,
+        conversation=conversation.id,
+        role=conversation.role,
+        call_id=row.call_id,
+        nth=row.nth,
+        tool=row.tool,
+        family=row.family,
+        occurrence=row.occurrence,
+        ordinal=row.ordinal,
+        call_digest=row.call_digest,
+        u=drawn.u,
+        rate=drawn.rate,
+        fired=drawn.fired,
+        kind=drawn.kind,
+        timing=kind.timing if kind is not None else None,
+        mode=mode,
+        persistence=drawn.persistence,
+        forced=drawn.forced,
+        wire_name=None,
+        original_sha256=None if original_bytes is None else sha256(original_bytes).hexdigest(),
+        original_bytes=None if original_bytes is None else len(original_bytes),
+        payload_sha256=None if payload is None else sha256(payload).hexdigest(),
+        payload_bytes=None if payload is None else len(payload),
+        latency_us=row.draw_us,
+        skipped=row.skipped,
+        original_text=original if log_texts and payload is not None else None,
+        payload_text=row.payload if log_texts else None,
+    )

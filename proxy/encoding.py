@@ -1,0 +1,72 @@
+"""Content codings of bodies: decode to read, encode again the same way. Pure functions of bytes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+import brotli
+from mitmproxy.net import encoding as _codings
+
+CODINGS = frozenset({"gzip", "deflate", "br", "zstd"})
+
+
+class CodingError(ValueError):
+    """A body that is not in the coding that its header names."""
+
+
+def coding_of(header: str | None) -> str | None:
+    """The coding that a Content-Encoding header names, or None for a plain body."""
+    name = (header or "").strip().lower()
+    return None if name in {"", "identity"} else name
+
+
+def decode(body: bytes, coding: str | None) -> bytes:
+    """The plain body; raises ``CodingError`` for an unknown coding or a broken body."""
+    if coding is None:
+        return body
+    if coding not in CODINGS:
+        raise CodingError(f"unknown content-encoding {coding!r}")
+    try:
+        plain = _codings.decode(body, coding)
+    except ValueError as error:
+        raise CodingError(f"the body is not {coding}: {error}") from None
+    if not isinstance(plain, bytes):
+        raise CodingError(f"the body is not {coding}")
+    return plain
+
+
+def encode(body: bytes, coding: str | None) -> bytes:
+    """``body`` in ``coding``."""
+    if coding is None:
+        return body
+    coded = _codings.encode(body, coding)
+    if not isinstance(coded, bytes):
+        raise CodingError(f"cannot encode a body as {coding}")
+    return coded
+
+
+class StreamDecoder(Protocol):
+    """Decodes a body that comes in pieces."""
+
+    def __call__(self, chunk: bytes, /) -> bytes: ...
+
+
+def _plain(chunk: bytes, /) -> bytes:
+    return chunk
+
+
+def stream_decoder(coding: str | None) -> StreamDecoder:
+    """A decoder for a response that comes compressed although nobody asked; raises ``CodingError``."""
+    match coding:
+        case None:
+            return _plain
+        case "gzip":
+            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
+        case "deflate":
+            return zlib.decompressobj().decompress
+        case "br":
+            process: StreamDecoder = brotli.Decompressor().process
+            return process
+        case _:
+            raise CodingError(f"a response in content-encoding {coding!r} cannot be read while it streams")

@@ -1,0 +1,60 @@
+"""One request and its response on their way through the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ledger.memory import CallRow
+from proxy.encoding import StreamDecoder
+from proxy.protocols.wire import ResponseReader, Usage, WireFormat
+from proxy.runs import Run
+from scheduler.dialect import Dialect
+
+
+class Head(NamedTuple):
+    """What is known of a request before its body. ``headers`` have lower-case names."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class Refusal(NamedTuple):
+    """An answer that the proxy gives itself, in the protocol's own error shape."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The state of one request. ``body`` is what goes upstream: the object that came in when nothing changed.
+
+    ``carried``: the calls whose payload this request carries. ``spent_ns``: the injector's time so far.
+    """
+
+    run: Run
+    head: Head
+    body: bytes
+    bytes_in: int
+    wire: WireFormat | None = None
+    generates: bool = False
+    dialect: Dialect | None = None
+    conversation: str | None = None
+    depth: int = 0
+    tools_digest: str | None = None
+    carried: list[CallRow] = field(default_factory=list)
+    wait_s: float = 0.0
+    refusal: Refusal | None = None
+    spent_ns: int = 0
+    sent_ns: int | None = None
+    status: int | None = None
+    reader: ResponseReader | None = None
+    decoder: StreamDecoder | None = None
+    asked: list[CallRow] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    asked_for_tools: bool | None = None
+    broken: bool = False
+    done: bool = False

@@ -1,0 +1,191 @@
+"""Which conversation a request belongs to.
+
+The harness's own header decides where it has one. Else the longest history that went upstream before: when it
+is the conversation's last one, the request goes on with it; when it is an earlier one, the request is a fork
+and takes over what stood before. A history that was made anew (compaction) is known by a call id that it
+kept, or by the dialect's words for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from ledger.memory import CallRow, Memory, Tip
+from proxy.conversation import Conversation
+from proxy.protocols.wire import ParsedRequest, WireFormat
+from proxy.runs import Conversations, Run
+from scheduler.dialect import Dialect
+
+_CANDIDATES = 8
+
+
+class Located(NamedTuple):
+    """``conversation`` is None for a request that is no agent's turn (a title, a count of something else)."""
+
+    conversation: Conversation | None
+    request: ParsedRequest
+
+
+class Locator:
+    """Finds or makes the conversation of each request."""
+
+    def __init__(self, memory: Memory, conversations: Conversations) -> None:
+        self._memory = memory
+        self._conversations = conversations
+
+    def locate(
+        self, run: Run, wire: WireFormat, dialect: Dialect, headers: dict[str, str], body: bytes
+    ) -> Located:
+        """Parses ``body`` against the last request of its conversation; raises ``WireError``."""
+        self._conversations.load_run(run)
+        header, role = _session(dialect, headers)
+        if header is not None:
+            return self._by_header(run, wire, dialect, header, role, body)
+        return self._by_history(run, wire, dialect, body)
+
+    def _by_header(
+        self, run: Run, wire: WireFormat, dialect: Dialect, header: str, role: str, body: bytes
+    ) -> Located:
+        known = run.by_header.get(header)
+        conversation = self._conversations.get(run, known) if known is not None else None
+        request = wire.parse_request(body, conversation.last if conversation else None)
+        if not is_turn(request):
+            return Located(None, request)
+        if conversation is None:
+            conversation = self._conversations.create(run, role, header, _workspace(wire, dialect, request))
+        conversation.rewind(request.shared)
+        conversation.last = request
+        return Located(conversation, request)
+
+    def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
+        nearest: Conversation | None = None
+        request: ParsedRequest | None = None
+        for candidate in self._conversations.recent(run)[:_CANDIDATES]:
+            parsed = wire.parse_request(body, candidate.last)
+            if request is None or parsed.shared > request.shared:
+                nearest, request = candidate, parsed
+            if request.shared >= max(1, len(request.items) - 4):
+                break
+        if request is None:
+            request = wire.parse_request(body, None)
+        if not is_turn(request):
+            return Located(None, request)
+        known = nearest.chain[: request.shared] if nearest is not None else []
+        chain = _chain(wire, request, known)
+        conversation, shared = self._continue(run, wire, dialect, request, chain, nearest)
+        if conversation is not nearest:
+            # What was shared was shared with another conversation's last request.
+            request = replace(request, shared=0)
+        else:
+            request = replace(request, shared=min(shared, request.shared))
+        conversation.rewind(request.shared)
+        conversation.last = request
+        conversation.chain = chain
+        self._set_tip(run, conversation, chain)
+        return Located(conversation, request)
+
+    def _continue(
+        self,
+        run: Run,
+        wire: WireFormat,
+        dialect: Dialect,
+        request: ParsedRequest,
+        chain: list[bytes],
+        nearest: Conversation | None,
+    ) -> tuple[Conversation, int]:
+        for depth in range(len(chain), 0, -1):
+            tip = self._memory.tip(run.run_id, chain[depth - 1])
+            if tip is None:
+                continue
+            conversation = self._conversations.get(run, tip.conversation)
+            if chain[depth - 1] == conversation.tip:
+                return conversation, request.shared
+            return self._fork(run, conversation, tip), 0
+        kept = self._by_call_id(run, request)
+        if kept is None and _starts_with_compaction(wire, dialect, request) and run.ids:
+            kept = self._conversations.get(run, run.ids[-1])
+        if kept is not None:
+            return kept, request.shared if kept is nearest else 0
+        return self._conversations.create(run, "main", None, _workspace(wire, dialect, request)), 0
+
+    def _by_call_id(self, run: Run, request: ParsedRequest) -> Conversation | None:
+        for item in request.items:
+            for call in item.calls:
+                if call.call_id:
+                    known = self._memory.call_by_id(run.run_id, call.call_id)
+                    return self._conversations.get(run, known) if known is not None else None
+        return None
+
+    def _fork(self, run: Run, parent: Conversation, tip: Tip) -> Conversation:
+        """A new conversation that has what its parent had when it had sent ``tip`` and got its answer."""
+        fork = self._conversations.create(run, parent.role, None, parent.row.workspace)
+        rows: list[CallRow] = []
+        for row in self._memory.calls(run.run_id, parent.id):
+            if row.position < tip.calls:
+                rows.append(row)
+            elif row.depth == tip.depth:
+                # Asked for in the answer to the tip: what became of it belongs to the parent's branch.
+                rows.append(
+                    replace(
+                        row, answered=False, skipped=None, payload=None, payload_error=None, original=None,
+                        delivered=False,
+                    )
+                )  # fmt: skip
+        fork.restore(rows)
+        with self._memory.transaction():
+            self._memory.add_calls(run.run_id, fork.id, fork.rows)
+        return fork
+
+    def _set_tip(self, run: Run, conversation: Conversation, chain: list[bytes]) -> None:
+        if chain[-1] != conversation.tip:
+            with self._memory.transaction():
+                self._memory.add_tip(
+                    run.run_id, chain[-1], Tip(conversation.id, len(chain), len(conversation.rows))
+                )
+            conversation.tip = chain[-1]
+
+
+def is_turn(request: ParsedRequest) -> bool:
+    """Whether a request is an agent's: it offers tools, or brings results."""
+    return bool(request.items) and (request.has_tools or any(item.results for item in request.items))
+
+
+def _session(dialect: Dialect, headers: dict[str, str]) -> tuple[str | None, str]:
+    """(the harness's own name for the conversation, role), or (None, main)."""
+    identify = dialect.identify
+    session = next((headers[name] for name in identify.session_headers if headers.get(name)), None)
+    if session is None:
+        return None, "main"
+    sub = next((headers[name] for name in identify.sub_headers if headers.get(name)), None)
+    return (session, "main") if sub is None else (f"{session}/{sub}", "sub")
+
+
+def _workspace(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> str | None:
+    if not dialect.identify.workspace:
+        return None
+    opening = wire.opening(request)
+    for pattern in dialect.identify.workspace:
+        found = re.search(pattern, opening)
+        if found is not None:
+            return found["path"]
+    return None
+
+
+def _starts_with_compaction(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> bool:
+    if not dialect.identify.compaction:
+        return False
+    texts = (part.text or "" for part in wire.texts(request, request.items[0]))
+    return any(re.search(pattern, text) for text in texts for pattern in dialect.identify.compaction)
+
+
+def _chain(wire: WireFormat, request: ParsedRequest, known: list[bytes]) -> list[bytes]:
+    """One hash per item, each over the one before and the item's essence."""
+    chain = list(known)
+    last = chain[-1] if chain else b""
+    for item in request.items[len(chain) :]:
+        last = hashlib.blake2b(last + wire.essence(request.slice(item.at)), digest_size=16).digest()
+        chain.append(last)
+    return chain

@@ -1,0 +1,64 @@
+"""Which wire format a request speaks, and which harness sent it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from proxy.exchange import Head
+from proxy.protocols.anthropic import AnthropicMessages
+from proxy.protocols.wire import WireFormat
+from scheduler.dialect import Dialect
+
+WIRES: tuple[WireFormat, ...] = (AnthropicMessages(),)
+
+_NONE = msgspec.Raw()
+
+
+class _Telltale(msgspec.Struct):
+    tools: msgspec.Raw = _NONE
+    messages: msgspec.Raw = _NONE
+    input: msgspec.Raw = _NONE
+    contents: msgspec.Raw = _NONE
+
+
+_telltale = msgspec.json.Decoder(_Telltale)
+
+
+def wire_of(head: Head) -> tuple[WireFormat, Literal["generate", "count"]] | None:
+    """The wire format of a request by its path, and what it asks for."""
+    if head.method != "POST":
+        return None
+    path = head.path.partition("?")[0]
+    for wire in WIRES:
+        kind = wire.kind_of(path)
+        if kind is not None:
+            return wire, kind
+    return None
+
+
+def could_be_an_agents(head: Head, body: bytes) -> bool:
+    """Whether a request that no wire format knows has fields that an agent's request has."""
+    if head.method != "POST" or not body:
+        return False
+    try:
+        found = _telltale.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        # Not a JSON object: could still be one that this proxy should have understood.
+        return any(name in body[:4096] for name in (b'"messages"', b'"tools"', b'"contents"'))
+    return any(memoryview(getattr(found, name)).nbytes for name in ("tools", "messages", "input", "contents"))
+
+
+def dialect_of(dialects: Iterable[Dialect], headers: Mapping[str, str]) -> tuple[Dialect | None, str | None]:
+    """(the dialect whose pattern the headers fit, the harness version that the pattern's group names)."""
+    for dialect in dialects:
+        pattern = dialect.identify.pattern
+        if pattern is None:
+            continue
+        match = re.search(pattern, headers.get(dialect.identify.header, ""))
+        if match is not None:
+            return dialect, match.groupdict().get("version")
+    return None, None

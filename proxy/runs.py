@@ -1,0 +1,161 @@
+"""Runs: what each run id stands for, and the conversations of each."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import rfc8785
+
+from ledger.memory import ConversationRow, Memory
+from proxy.conversation import Conversation
+from scheduler.call import Places
+from scheduler.profile import Profile
+
+DEFAULT_RUN = "default"
+_RUN_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+
+
+def valid_run_id(run_id: str) -> bool:
+    return _RUN_ID.fullmatch(run_id) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What one run is: its cell (task, seed, repeat), its profile and what is known of its machine."""
+
+    run_id: str
+    task_id: str
+    seed: int
+    profile: Profile
+    repeat: int = 0
+    attempt: int = 1
+    harness: str | None = None
+    workspace: str | None = None
+    home: str | None = None
+    temp: tuple[str, ...] = ()
+
+    def places(self, workspace: str | None) -> Places:
+        return Places(self.workspace or workspace, self.temp, self.home)
+
+    def profile_record(self) -> dict[str, Any]:
+        """The profile as the log keeps it: resolved, with the gaps of the harness version."""
+        gaps: dict[str, list[str]] = {}
+        return self.profile.resolved() | {"gaps": gaps}
+
+    @property
+    def profile_sha256(self) -> str:
+        return hashlib.sha256(rfc8785.dumps(self.profile_record())).hexdigest()
+
+
+@dataclass(slots=True)
+class Run:
+    """A run that is being served. ``complete``: its last agent request was answered and asked for no tool."""
+
+    settings: RunSettings
+    started: bool = False
+    ended: bool = False
+    complete: bool = False
+    invalid: bool = False
+    by_header: dict[str, str] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    loaded: bool = False
+
+    @property
+    def run_id(self) -> str:
+        return self.settings.run_id
+
+
+class RunBook:
+    """Every run by its id; one that nobody registered takes the defaults, its task named like the run."""
+
+    def __init__(self, defaults: RunSettings) -> None:
+        self._defaults = defaults
+        self._runs: dict[str, Run] = {}
+
+    @property
+    def defaults(self) -> RunSettings:
+        return self._defaults
+
+    def get(self, run_id: str) -> Run:
+        run = self._runs.get(run_id)
+        if run is None:
+            task_id = self._defaults.task_id if run_id == self._defaults.run_id else run_id
+            run = Run(replace(self._defaults, run_id=run_id, task_id=task_id))
+            self._runs[run_id] = run
+        return run
+
+    def register(self, settings: RunSettings) -> Run:
+        """Says beforehand what a run is; raises ``ValueError`` once its first request has come."""
+        run = self._runs.get(settings.run_id)
+        if run is not None and run.started:
+            raise ValueError(f"run {settings.run_id} has begun: it cannot be changed any more")
+        run = Run(settings)
+        self._runs[settings.run_id] = run
+        return run
+
+    def all(self) -> list[Run]:
+        return list(self._runs.values())
+
+
+class Conversations:
+    """The conversations that are in memory; the least used ones live in memory.db alone until they are asked
+    for again, so that what is held does not grow with the number of requests."""
+
+    def __init__(self, memory: Memory, max_loaded: int = 64, max_cached_bytes: int = 64 << 20) -> None:
+        self._memory = memory
+        self._max_loaded = max_loaded
+        self._max_cached_bytes = max_cached_bytes
+        self._loaded: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
+
+    def load_run(self, run: Run) -> None:
+        """What memory.db knows of a run's conversations."""
+        if run.loaded:
+            return
+        for row in self._memory.conversations(run.run_id):
+            run.ids.append(row.conversation)
+            if row.header is not None:
+                run.by_header[row.header] = row.conversation
+        run.loaded = True
+
+    def get(self, run: Run, conversation: str) -> Conversation:
+        key = (run.run_id, conversation)
+        found = self._loaded.get(key)
+        if found is None:
+            row = next(r for r in self._memory.conversations(run.run_id) if r.conversation == conversation)
+            found = Conversation(row, run.settings.profile)
+            found.restore(self._memory.calls(run.run_id, conversation))
+            found.tip = self._memory.latest_tip(run.run_id, conversation)
+            self._loaded[key] = found
+        self._loaded.move_to_end(key)
+        self._shed()
+        return found
+
+    def create(self, run: Run, role: str, header: str | None, workspace: str | None) -> Conversation:
+        """A new, empty conversation, written down at once; ids count up from ``c0`` in each run."""
+        row = ConversationRow(f"c{len(run.ids)}", role, header, workspace)
+        with self._memory.transaction():
+            self._memory.add_conversation(run.run_id, row)
+        run.ids.append(row.conversation)
+        if header is not None:
+            run.by_header[header] = row.conversation
+        return self.get(run, row.conversation)
+
+    def forget(self, run: Run, conversation: str) -> None:
+        """Drops what is held; the next request builds it again from memory.db."""
+        self._loaded.pop((run.run_id, conversation), None)
+
+    def recent(self, run: Run) -> list[Conversation]:
+        """The loaded conversations of a run, latest first."""
+        return [found for (run_id, _), found in reversed(self._loaded.items()) if run_id == run.run_id]
+
+    def _shed(self) -> None:
+        held = sum(conversation.cached_bytes for conversation in self._loaded.values())
+        while len(self._loaded) > 1 and (
+            len(self._loaded) > self._max_loaded or held > self._max_cached_bytes
+        ):
+            _, oldest = self._loaded.popitem(last=False)
+            held -= oldest.cached_bytes
