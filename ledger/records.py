@@ -38,7 +38,11 @@ class Start(Record, frozen=True, kw_only=True, tag="start"):
 
 
 class Decision(Record, frozen=True, kw_only=True, tag="decision"):
-    """One tool call, drawn once. ``skipped`` says why a fault that fired was not applied."""
+    """One tool call, drawn once. ``skipped`` says why a fault that fired was not applied.
+
+    Under a profile with limits or force rules ``standing`` says where the call stood (calls before it, faults
+    before it, calls since the last fault, earlier calls that each rule fits), and ``rules`` which rules fit.
+    """
 
     conversation: str
     role: str
@@ -64,6 +68,8 @@ class Decision(Record, frozen=True, kw_only=True, tag="decision"):
     payload_bytes: int | None
     latency_us: float
     skipped: str | None
+    standing: tuple[int, int, int | None, tuple[int, ...]] | None = None
+    rules: tuple[bool, ...] = ()
     original_text: str | None = None
     payload_text: str | None = None
 

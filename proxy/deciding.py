@@ -235,6 +235,8 @@ def record_of(
         payload_bytes=None if payload is None else len(payload),
         latency_us=row.draw_us,
         skipped=row.skipped,
+        standing=drawn.standing,
+        rules=drawn.rules,
         original_text=original if log_texts and payload is not None else None,
         payload_text=row.payload if log_texts else None,
     )

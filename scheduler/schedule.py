@@ -40,7 +40,9 @@ class Draw:
     """What the schedule says of one call.
 
     ``key`` is the one that everything was drawn from (for a permanent call, the key without its count).
-    ``limited`` names the limit of the profile that keeps a fault that fired from being applied.
+    ``limited`` names the limit of the profile that keeps a fault that fired from being applied. Where the
+    profile looks at where a call stands, ``standing`` and ``rules`` (which force rules speak of this call)
+    are kept, so that the draw can be checked from the log alone.
     """
 
     key: Key
@@ -51,6 +53,8 @@ class Draw:
     persistence: Persistence
     forced: bool = False
     limited: str | None = None
+    standing: Standing | None = None
+    rules: tuple[bool, ...] = ()
 
 
 def draw(
@@ -69,9 +73,11 @@ def draw(
     rate = profile.rate_of(call.family)
     chance = u(b"fire", base, seed)
 
-    rule = forced_by(profile, call, standing.rule_hits)
+    fits = tuple(rule_fits(rule, call) for rule in profile.force)
+    kept = standing if profile.counts else None
+    rule = forced_by(profile, fits, standing.rule_hits)
     if rule is not None:
-        return Draw(key, chance, rate, True, rule.kind, "transient", forced=True)
+        return Draw(key, chance, rate, True, rule.kind, "transient", forced=True, standing=kept, rules=fits)
 
     weights = profile.weights_of(call.family)
     kind = None
@@ -85,6 +91,8 @@ def draw(
         kind=kind,
         persistence=persistence,
         limited=_limited(profile, standing) if kind is not None else None,
+        standing=kept,
+        rules=fits,
     )
 
 
@@ -127,12 +135,13 @@ def rule_fits(rule: ForceRule, call: Call) -> bool:
     return rule.matches(call.canonical.decode("utf-8", "replace"))
 
 
-def forced_by(profile: Profile, call: Call, rule_hits: tuple[int, ...]) -> ForceRule | None:
+def forced_by(profile: Profile, fits: tuple[bool, ...], rule_hits: tuple[int, ...]) -> ForceRule | None:
     """The first rule that forces a fault on this call.
 
-    ``rule_hits[i]``: how many earlier calls of the conversation rule ``i`` fits.
+    ``fits[i]``: whether rule ``i`` speaks of it; ``rule_hits[i]``: of how many earlier calls of the
+    conversation it spoke.
     """
     for index, rule in enumerate(profile.force):
-        if rule_fits(rule, call) and rule.nth in (None, rule_hits[index] + 1 if rule_hits else 1):
+        if fits[index] and rule.nth in (None, rule_hits[index] + 1 if rule_hits else 1):
             return rule
     return None
