@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS calls (
     call_id TEXT NOT NULL, call_digest TEXT NOT NULL, nth INTEGER NOT NULL,
     tool TEXT NOT NULL, family TEXT NOT NULL, occurrence INTEGER NOT NULL, ordinal INTEGER NOT NULL,
     depth INTEGER NOT NULL,
-    draw BLOB NOT NULL, arguments BLOB NOT NULL, canonical BLOB NOT NULL, draw_us REAL NOT NULL,
+    draw BLOB NOT NULL, arguments BLOB NOT NULL, draw_us REAL NOT NULL,
     answered INTEGER NOT NULL, skipped TEXT, payload TEXT, payload_error INTEGER, original TEXT,
     delivered INTEGER NOT NULL,
     PRIMARY KEY (run_id, conversation, position));
@@ -57,8 +57,7 @@ class CallRow:
     """One remembered call. ``draw`` is the encoded draw, ``draw_us`` the time it took; ``depth`` how long the
     history was that the model answered with this call.
 
-    ``payload`` stands in the result's place on every resend; ``original`` is what it replaced. ``canonical``
-    is kept only for profiles whose rules look at it.
+    ``payload`` stands in the result's place on every resend; ``original`` is what it replaced.
     """
 
     position: int
@@ -72,7 +71,6 @@ class CallRow:
     depth: int
     draw: bytes
     arguments: bytes
-    canonical: bytes
     draw_us: float
     answered: bool = False
     skipped: str | None = None
@@ -84,7 +82,7 @@ class CallRow:
 
 _COLUMNS = (
     "position, call_id, call_digest, nth, tool, family, occurrence, ordinal, depth, draw, arguments,"
-    " canonical, draw_us, answered, skipped, payload, payload_error, original, delivered"
+    " draw_us, answered, skipped, payload, payload_error, original, delivered"
 )
 
 
@@ -194,12 +192,12 @@ class Memory:
         """Adds calls; one at a taken position replaces what stands there."""
         self._db.executemany(
             f"INSERT OR REPLACE INTO calls (run_id, conversation, {_COLUMNS})"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     run_id, conversation, row.position, row.call_id, row.call_digest, row.nth, row.tool,
                     row.family, row.occurrence, row.ordinal, row.depth, row.draw, row.arguments,
-                    row.canonical, row.draw_us, row.answered, row.skipped, _text(row.payload), row.payload_error,
+                    row.draw_us, row.answered, row.skipped, _text(row.payload), row.payload_error,
                     _text(row.original), row.delivered,
                 )
                 for row in rows

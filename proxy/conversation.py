@@ -11,7 +11,7 @@ from ledger.memory import CallRow, ConversationRow
 from proxy.protocols.wire import Edit, ParsedRequest
 from scheduler.call import Call, Family
 from scheduler.profile import Profile
-from scheduler.schedule import Draw, Standing, rule_fits
+from scheduler.schedule import Draw, Standing
 
 _draws = msgspec.json.Decoder(Draw)
 _encoder = msgspec.json.Encoder()
@@ -69,10 +69,9 @@ class Counts:
                 self.permanents.setdefault((call.tool, call.digest), draw)
         elif self.since_fault is not None:
             self.since_fault += 1
-        if profile.force:
-            self.rule_hits = self.rule_hits or [0] * len(profile.force)
-            for index, rule in enumerate(profile.force):
-                self.rule_hits[index] += rule_fits(rule, call)
+        if draw.rules:
+            hits = self.rule_hits or [0] * len(draw.rules)
+            self.rule_hits = [n + fits for n, fits in zip(hits, draw.rules, strict=True)]
 
     def standing(self) -> Standing:
         return Standing(self.calls, self.faults, self.since_fault, tuple(self.rule_hits))
@@ -199,6 +198,6 @@ class Conversation:
 
 
 def call_of(row: CallRow) -> Call:
-    """The call as the schedule sees it."""
+    """The call as the schedule counts it."""
     family: Family = row.family  # type: ignore[assignment]
-    return Call(row.tool, family, row.call_digest, row.canonical, row.occurrence, row.ordinal)
+    return Call(row.tool, family, row.call_digest, b"", row.occurrence, row.ordinal)

@@ -111,8 +111,7 @@ def draw_call(
         depth=depth,
         draw=encode_draw(drawn),
         arguments=new.arguments,
-        canonical=canonical if settings.profile.force else b"",
-        draw_us=(time.perf_counter_ns() - began) / 1e3,
+        draw_us=round((time.perf_counter_ns() - began) / 1e3, 1),
     )
 
 
