@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import orjson
@@ -155,11 +155,8 @@ def _ledgers_at(path: Path) -> list[tuple[Path, bool]]:
 def _is_decision_log(path: Path) -> bool:
     if path.name in (DECISIONS, RUNLOG):
         return path.name == DECISIONS
-    try:
-        with path.open("rb") as file:
-            head = file.read(_SNIFF_BYTES)
-    except OSError as error:
-        raise UnusablePath(f"cannot read {path}: {error.strerror}") from error
+    with _opened(path) as file:
+        head = file.read(_SNIFF_BYTES)
     if not head.strip():
         raise EmptyLog(f"{path} is empty: there is nothing to score in it")
     for line in head.splitlines():
@@ -179,19 +176,19 @@ def read_decisions(path: Path, problems: list[Problem]) -> Iterator[AnyRecord | 
     decode = msgspec.json.Decoder(AnyRecord).decode
     starts: dict[str, Start] = {}
     seen = False
-    for number, line in _numbered(path):
-        try:
-            record: AnyRecord = decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
-            damaged = _not_a_record(path, number, line, error, problems)
-            if damaged is not None:
-                seen = True
-                yield damaged
-            continue
-        seen = True
-        if type(record) is Start:
-            _check_start(path, number, record, starts)
-        yield record
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record: AnyRecord | Damaged = decode(line)
+            except (msgspec.DecodeError, RecursionError) as error:
+                damaged = _not_a_record(path, number, line, error, problems)
+                if damaged is None:
+                    continue
+                record = damaged
+            if type(record) is Start:
+                _check_start(path, number, record, starts)
+            seen = True
+            yield record
     if not seen:
         raise EmptyLog(f"{path} has no record: nothing was served with this log, or it is another file")
     if not starts:
@@ -201,10 +198,9 @@ def read_decisions(path: Path, problems: list[Problem]) -> Iterator[AnyRecord | 
         )
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+def _opened(path: Path) -> BinaryIO:
     try:
-        with path.open("rb") as file:
-            yield from enumerate(file, 1)
+        return path.open("rb")
     except OSError as error:
         raise UnusablePath(f"cannot read {path}: {error.strerror}") from error
 
@@ -288,17 +284,18 @@ def read_runlogs(paths: Iterable[Path], problems: list[Problem]) -> Iterator[tup
 
 def _run_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, RunLine]]:
     decode = msgspec.json.Decoder(RunLine).decode
-    for number, line in _numbered(path):
-        try:
-            yield number, decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
-            data = _object(line)
-            if data is None or "task_id" not in data:
-                _report_foreign(path, number, line, "run", problems)
-                continue
-            raise BadRunLine(
-                f"{path}:{number}: {error}. Correct the line: leaving it out would take the run out of n"
-            ) from error
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield number, decode(line)
+            except (msgspec.DecodeError, RecursionError) as error:
+                data = _object(line)
+                if data is None or "task_id" not in data:
+                    _report_foreign(path, number, line, "run", problems)
+                    continue
+                raise BadRunLine(
+                    f"{path}:{number}: {error}. Correct the line: leaving it out would take the run out of n"
+                ) from error
 
 
 def _same_or_clash(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
@@ -106,28 +105,12 @@ def _row(name: str, counts: Collection[CellCounts]) -> Row:
 
 def latency_of(folded: Folded) -> Latency | None:
     """Quantiles of the injector's latency per call; null when no call was drawn."""
-    if folded.latency_max_ns is None:
+    took = folded.latency_ns
+    if took.maximum is None:
         return None
     return Latency(
-        calls=sum(folded.latency_ns.values()),
-        p50_us=_quantile(folded.latency_ns, 0.50) / _NANOSECONDS,
-        p99_us=_quantile(folded.latency_ns, 0.99) / _NANOSECONDS,
-        max_us=folded.latency_max_ns / _NANOSECONDS,
+        calls=len(took),
+        p50_us=took.quantile(0.50) / _NANOSECONDS,
+        p99_us=took.quantile(0.99) / _NANOSECONDS,
+        max_us=took.maximum / _NANOSECONDS,
     )
-
-
-def _quantile(counts: Mapping[int, int], share: float) -> float:
-    """Linearly interpolated quantile (Hyndman & Fan's type 7) of sorted values with their counts."""
-    place = (sum(counts.values()) - 1) * share
-    below = math.floor(place)
-    low = _at(counts, below)
-    return low + (place - below) * (_at(counts, math.ceil(place)) - low)
-
-
-def _at(counts: Mapping[int, int], place: int) -> int:
-    seen = 0
-    for value, count in counts.items():
-        seen += count
-        if seen > place:
-            return value
-    raise IndexError(place)

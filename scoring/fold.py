@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from ledger.reading import Damaged, EmptyLog, NoStart, Problem, RunIdClash, read_decisions
 from ledger.records import AnyRecord, Decision, Delivery, End, Error, Quota, Request, Start
+from scoring.histogram import Histogram
 from scoring.spill import BUCKETS, Spill
 
 type Ints = NDArray[np.int64]
 
 SUPERSEDED = "superseded"
-_NANOSECONDS = 1000
 _LATENCY_CAP_US = 1e12
 _TOOL_SETS_KEPT = 32
 
@@ -57,9 +57,8 @@ class RunTrace:
     started: bool = False
     attempt: int = 1
     can_fire: bool = False
-    records: int = 0
     agent_requests: int = 0
-    decisions: int = 0
+    has_calls: bool = False
     errors: list[str] = field(default_factory=list)
     quota: bool = False
     ended: str | None = None
@@ -95,15 +94,9 @@ class Folded(NamedTuple):
     skipped: dict[str, int]
     dereferenced: int
     superseded: int
-    latency_ns: dict[int, int]
-    latency_max_ns: int | None
+    latency_ns: Histogram
     origins: tuple[Origin, ...]
     tool_sets: tuple[str, ...]
-
-
-# Columns of a spilled call: key of the call, key of its delivery (0: no payload), run, cell (0: not
-# fired), skip reason (0: none), latency in ns.
-_CALL, _DELIVERY, _RUN, _CELL, _SKIP, _LATENCY = range(6)
 
 
 class Fold:
@@ -111,8 +104,9 @@ class Fold:
 
     def __init__(self) -> None:
         self.runs: dict[str, RunTrace] = {}
-        self._calls = Spill(6)
-        self._deliveries = Spill(1)
+        # delivery: key of the payload's delivery, or 0; cell: 0 when not fired; skip: 0 when applied.
+        self._calls = Spill(key="q", delivery="q", latency_us="d", run="i", cell="i", skip="i")
+        self._deliveries = Spill(key="q")
         self._cells: dict[Cell | None, int] = {None: 0}
         self._skips: dict[str | None, int] = {None: 0}
         self._origins: dict[Origin, None] = {}
@@ -136,7 +130,12 @@ class Fold:
                 run = here.get(record.run_id)
                 if run is None:
                     run = here[record.run_id] = self._new_run(record.run_id, path)
-                self._add(run, record)
+                # By far the most records are decisions: they take the short way.
+                if type(record) is Decision:
+                    if run.attempt == 1:
+                        self._decision(run, record)
+                else:
+                    self._add(run, record)
         except (EmptyLog, NoStart) as error:
             if lone:
                 raise
@@ -158,11 +157,8 @@ class Fold:
             self._start(run, record)  # type: ignore[arg-type]
         if run.attempt != 1:
             return
-        run.records += 1
-        if kind is Decision:
-            self._decision(run, record)  # type: ignore[arg-type]
-        elif kind is Delivery:
-            self._delivery(record)  # type: ignore[arg-type]
+        if kind is Delivery:
+            self._delivery(run, record)  # type: ignore[arg-type]
         elif kind is Request:
             self._request(run, record)  # type: ignore[arg-type]
         elif kind in (Error, Damaged, Quota, End):
@@ -184,34 +180,24 @@ class Fold:
         self._origins[origin] = None
 
     def _decision(self, run: RunTrace, call: Decision) -> None:
-        run.decisions += 1
-        place = hash((call.run_id, call.conversation, call.call_id))
-        cell = 0
+        run.has_calls = True
+        place = hash((run.index, call.conversation, call.call_id))
+        delivery = cell = skip = 0
         if call.fired:
             what = Cell(call.kind, call.family, call.timing, call.mode, call.persistence)
             cell = self._cells.setdefault(what, len(self._cells))
-        skip = self._skips.setdefault(call.skipped, len(self._skips)) if call.skipped is not None else 0
-        payload = call.payload_sha256
-        bucket = place % BUCKETS
-        self._calls.buffers[bucket].extend(
-            (
-                hash((place, call.call_digest, call.nth)),
-                0 if payload is None else hash((place, payload)) or 1,
-                run.index,
-                cell,
-                skip,
-                round(min(max(call.latency_us, 0.0), _LATENCY_CAP_US) * _NANOSECONDS),
-            )
-        )
-        self._calls.settle(bucket)
+        if call.payload_sha256 is not None:
+            delivery = hash((place, call.payload_sha256)) or 1
+        if call.skipped is not None:
+            skip = self._skips.setdefault(call.skipped, len(self._skips))
+        key = hash((place, call.call_digest, call.nth))
+        self._calls.append(place % BUCKETS, key, delivery, call.latency_us, run.index, cell, skip)
 
-    def _delivery(self, delivery: Delivery) -> None:
+    def _delivery(self, run: RunTrace, delivery: Delivery) -> None:
         if delivery.upstream_status >= 400:
             return
-        place = hash((delivery.run_id, delivery.conversation, delivery.call_id))
-        bucket = place % BUCKETS
-        self._deliveries.buffers[bucket].append(hash((place, delivery.payload_sha256)) or 1)
-        self._deliveries.settle(bucket)
+        place = hash((run.index, delivery.conversation, delivery.call_id))
+        self._deliveries.append(place % BUCKETS, hash((place, delivery.payload_sha256)) or 1)
 
     def _request(self, run: RunTrace, request: Request) -> None:
         if request.protocol is None:
@@ -239,7 +225,7 @@ class Fold:
         sums = _Sums(self._cells, self._skips, len(self.runs))
         for calls, deliveries in zip(self._calls.read(), self._deliveries.read(), strict=True):
             if len(calls):
-                sums.add(calls, deliveries[:, 0])
+                sums.add(calls, deliveries["key"])
         return Folded(
             runs=self.runs,
             decided=sums.decided,
@@ -252,8 +238,7 @@ class Fold:
             skipped=sums.skip_counts(),
             dereferenced=sums.dereferenced,
             superseded=sums.superseded,
-            latency_ns=dict(sorted(sums.latency_ns.items())),
-            latency_max_ns=sums.latency_max_ns,
+            latency_ns=sums.latency,
             origins=tuple(sorted(self._origins, key=repr)),
             tool_sets=tuple(sorted(self._tool_sets)),
         )
@@ -299,18 +284,17 @@ class _Sums:
         self._by_skip = np.zeros(len(skips), dtype=np.int64)
         self.decided, self.delivered, self.undelivered, self.conflicting = np.zeros((4, runs), dtype=np.int64)
         self.calls = self.slowed = self.dereferenced = self.superseded = 0
-        self.latency_ns: dict[int, int] = {}
-        self.latency_max_ns: int | None = None
+        self.latency = Histogram()
 
-    def add(self, records: Ints, deliveries: Ints) -> None:
-        """``records``: one bucket's decision records, (rows, 6); ``deliveries``: its delivery keys."""
+    def add(self, records: NDArray[Any], deliveries: Ints) -> None:
+        """``records``: one bucket's decision records; ``deliveries``: its delivery keys."""
         calls, superseded, conflicting = _once_each(records, self._superseded_at)
-        cell, skip, run = calls[:, _CELL], calls[:, _SKIP], calls[:, _RUN]
+        cell, skip, run = calls["cell"], calls["skip"], calls["run"]
         slow = self._is_slow[cell]
         fired = (cell > 0) & ~slow
         applied = fired & (skip == 0)
-        has_payload = calls[:, _DELIVERY] != 0
-        delivered = applied & has_payload & np.isin(calls[:, _DELIVERY], deliveries)
+        has_payload = calls["delivery"] != 0
+        delivered = applied & has_payload & np.isin(calls["delivery"], deliveries)
         undelivered = applied & has_payload & ~delivered & ~superseded
         self.calls += len(calls)
         self.slowed += int((slow & (skip == 0)).sum())
@@ -323,15 +307,8 @@ class _Sums:
         self.delivered += np.bincount(run[delivered], minlength=self._runs)
         self.undelivered += np.bincount(run[undelivered], minlength=self._runs)
         self.conflicting += np.bincount(run[conflicting], minlength=self._runs)
-        self._add_latencies(calls[~slow, _LATENCY])
-
-    def _add_latencies(self, latency_ns: Ints) -> None:
-        if not len(latency_ns):
-            return
-        self.latency_max_ns = max(self.latency_max_ns or 0, int(latency_ns.max()))
-        values, counts = np.unique(_to_four_digits(latency_ns), return_counts=True)
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            self.latency_ns[value] = self.latency_ns.get(value, 0) + count
+        latency_ns = np.clip(calls["latency_us"][~slow], 0, _LATENCY_CAP_US) * 1000
+        self.latency.add(np.rint(latency_ns).astype(np.int64))
 
     def cell_counts(self) -> dict[Cell, CellCounts]:
         counts = self._by_cell.T[1:].tolist()
@@ -343,32 +320,26 @@ class _Sums:
         return {skip: found[skip] for skip in sorted(found) if found[skip]}
 
 
-def _once_each(records: Ints, superseded_at: int) -> tuple[Ints, NDArray[np.bool_], NDArray[np.bool_]]:
+def _once_each(
+    records: NDArray[Any], superseded_at: int
+) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
     """One row per call out of one or more records of it: (calls, superseded, conflicting), row by row.
 
     The last record that is not ``superseded`` says what was done; if there is none, the last one.
     Conflicting: two records of one call that name different faults, or different payloads.
     """
-    given_up = records[:, _SKIP] == superseded_at
-    order = np.lexsort((np.arange(len(records)), ~given_up, records[:, _CALL]))
+    given_up = records["skip"] == superseded_at
+    order = np.lexsort((np.arange(len(records)), ~given_up, records["key"]))
     ordered, given_up = records[order], given_up[order]
     last = np.empty(len(records), dtype=np.bool_)
-    same = ordered[1:, _CALL] == ordered[:-1, _CALL]
+    same = ordered["key"][1:] == ordered["key"][:-1]
     last[-1:], last[:-1] = True, ~same
     group = np.concatenate(([0], np.cumsum(~same)))
     superseded = np.bincount(group, weights=given_up) > 0
-    payloads = ordered[:, _DELIVERY]
+    payloads = ordered["delivery"]
     differ = (same & ~given_up[1:] & ~given_up[:-1]) & (
-        (ordered[1:, _CELL] != ordered[:-1, _CELL])
+        (ordered["cell"][1:] != ordered["cell"][:-1])
         | ((payloads[1:] != payloads[:-1]) & (payloads[1:] != 0) & (payloads[:-1] != 0))
     )
     conflicting = np.bincount(group[1:], weights=differ, minlength=len(superseded)) > 0
     return ordered[last], superseded, conflicting
-
-
-def _to_four_digits(values: Ints) -> Ints:
-    """Rounded to four significant digits: the number of distinct values stays bounded."""
-    digits = np.floor(np.log10(np.maximum(values, 1))).astype(np.int64)
-    unit = 10 ** np.maximum(digits - 3, 0)
-    rounded: Ints = (values + unit // 2) // unit * unit
-    return rounded

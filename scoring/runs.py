@@ -213,7 +213,7 @@ def _said(trace: RunTrace, verdicts: Mapping[str, Verdict]) -> bool:
 
 def _is_idle_default(trace: RunTrace, problems: list[Problem]) -> bool:
     """The run of requests without ``/run/…``, when no such request came: beside others it is no run."""
-    idle = trace.run_id == DEFAULT_RUN and not (trace.agent_requests or trace.decisions or trace.errors)
+    idle = trace.run_id == DEFAULT_RUN and not (trace.agent_requests or trace.has_calls or trace.errors)
     if idle and trace.ended is None and trace.passed is None:
         problems.append(Problem(trace.source, None, "run default was never used: not counted"))
         return True

@@ -313,7 +313,7 @@ def _findings(
         what = f"{counts.invalid} of {counts.runs} runs are invalid, above the {100 * threshold:g}% threshold"
         found.append(Finding(exit=1, what=what))
     traces = folded.runs.values()
-    if traces and not any(trace.agent_requests or trace.decisions for trace in traces):
+    if traces and not any(trace.agent_requests or trace.has_calls for trace in traces):
         what = "no agent request was recognised: is the harness's base URL set to the proxy?"
         found.append(Finding(exit=3, what=what))
     elif _nothing_exposed(exposure) and any(trace.can_fire for trace in traces):

@@ -16,8 +16,8 @@ _LISTED = 20
 
 INTERVAL_NOTE = (
     "The task, with all its seeds and repeats, is the sampling unit. n_eff-Wilson is the interval to quote: "
-    "it keeps its coverage at few tasks and when everything passes or fails. The bootstrap assumes no shape and "
-    "also serves gaps, but at few tasks it is too narrow, and it shrinks to a point when all tasks agree."
+    "it keeps its coverage at few tasks and when everything passes or fails. The bootstrap assumes no shape "
+    "and also serves gaps, but at few tasks it is too narrow, and it shrinks to a point when all tasks agree."
 )
 
 

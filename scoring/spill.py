@@ -1,33 +1,36 @@
-"""Rows of whole numbers on disk instead of in memory, in buckets that can be read back one at a time."""
+"""Rows of numbers on disk instead of in memory, in buckets that can be read back one at a time."""
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from array import array
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-BUCKETS = 64
-_ROWS_HELD = 256
+BUCKETS = 256
+_ROWS_HELD = 64
+_NUMPY_CODES = {"q": "<i8", "i": "<i4", "d": "<f8"}
 
 
 class Spill:
-    """Rows of ``width`` signed 64-bit numbers in ``BUCKETS`` buckets, each in the order of arrival.
+    """Rows of named numbers in ``BUCKETS`` buckets, each bucket in the order of arrival.
 
-    At most 256 rows of a bucket are held in memory; the rest lies in one unnamed temporary file. Append
-    with ``spill.buffers[bucket].extend(row)`` followed by ``spill.settle(bucket)``.
+    ``fields`` maps names to struct codes: q and i for whole numbers of 8 and 4 bytes, d for a double. At
+    most 64 rows of a bucket are held in memory; the rest lies in one unnamed temporary file.
     """
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self.buffers = [array("q") for _ in range(BUCKETS)]
-        self.limit = _ROWS_HELD * width
+    def __init__(self, **fields: str) -> None:
+        self._pack = struct.Struct("<" + "".join(fields.values())).pack
+        self._dtype = np.dtype([(name, _NUMPY_CODES[code]) for name, code in fields.items()])
+        self._limit = _ROWS_HELD * self._dtype.itemsize
+        self._buffers = [bytearray() for _ in range(BUCKETS)]
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
-        self._extents: list[list[tuple[int, int]]] = [[] for _ in range(BUCKETS)]
+        self._offsets = [array("q") for _ in range(BUCKETS)]
 
     def __enter__(self) -> Self:
         return self
@@ -37,20 +40,20 @@ class Spill:
     ) -> None:
         self._file.close()
 
-    def settle(self, bucket: int) -> None:
-        """Moves the bucket's buffer to disk when it is full."""
-        buffer = self.buffers[bucket]
-        if len(buffer) >= self.limit:
-            self._extents[bucket].append((self._file.tell(), len(buffer) * buffer.itemsize))
+    def append(self, bucket: int, *row: float) -> None:
+        """Adds one row, a number for each field, to a bucket."""
+        buffer = self._buffers[bucket]
+        buffer += self._pack(*row)
+        if len(buffer) >= self._limit:
+            self._offsets[bucket].append(self._file.tell())
             self._file.write(buffer)
-            del buffer[:]
+            buffer.clear()
 
-    def read(self) -> Iterator[NDArray[np.int64]]:
-        """Each bucket's rows, of shape (rows, width). Append nothing any more once this has begun."""
-        for buffer, extents in zip(self.buffers, self._extents, strict=True):
+    def read(self) -> Iterator[NDArray[Any]]:
+        """Each bucket's rows as a structured array. Append nothing any more once this has begun."""
+        for buffer, offsets in zip(self._buffers, self._offsets, strict=True):
             parts = []
-            for offset, size in extents:
+            for offset in offsets:
                 self._file.seek(offset)
-                parts.append(self._file.read(size))
-            flat = np.frombuffer(b"".join([*parts, buffer.tobytes()]), dtype=np.int64)
-            yield flat.reshape(-1, self.width)
+                parts.append(self._file.read(self._limit))
+            yield np.frombuffer(b"".join([*parts, buffer]), dtype=self._dtype)
