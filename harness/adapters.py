@@ -8,10 +8,12 @@ from collections.abc import Callable
 from harness.adapter import Adapter, HarnessError
 from harness.claude_code import ClaudeCode
 from harness.pi import Pi
+from harness.reference import Reference
 
 _ADAPTERS: dict[str, Callable[[], Adapter]] = {
     "claude-code": ClaudeCode,
     "pi": Pi,
+    "reference": Reference,
 }
 
 

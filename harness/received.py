@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 
 from harness.turns import Conversation
 from harness.wire import wire_of

@@ -1,0 +1,1 @@
+"""A model made of rules that solves small repair tasks from what it is sent."""
