@@ -1,6 +1,6 @@
 """A rule-based policy for the scripted model: it solves the shipped tasks from what it is sent alone.
 
-It understands the sentences of ``harness.demo.goals``, works with the read, write, edit and shell tools of
+It understands the sentences of ``harness.rules.goals``, works with the read, write, edit and shell tools of
 the reference agent, Claude Code or Pi, and knows nothing of the task files on disk. It stands in for a model
 where there is none; it is no measure of any.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from harness.demo.goals import assignment_in
-from harness.demo.hands import Act, Hands, Read, Shell, Write
-from harness.demo.worker import Work, careful, naive
+from harness.rules.goals import assignment_in
+from harness.rules.hands import Act, Hands, Read, Shell, Write
+from harness.rules.worker import Work, careful, naive
 from harness.script import Policy
 from harness.turns import Conversation, Turn
 

@@ -12,8 +12,8 @@ import re
 import shlex
 from collections.abc import Callable, Generator, Iterator
 
-from harness.demo.goals import Assignment, Goal, Search
-from harness.demo.hands import Act, Edit, Read, Seen, Shell, Write
+from harness.rules.goals import Assignment, Goal, Search
+from harness.rules.hands import Act, Edit, Read, Seen, Shell, Write
 
 Work = Generator[Act, Seen, str]
 _Part = Generator[Act, Seen, str | None]
