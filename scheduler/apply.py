@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from scheduler.dialect import Dialect, has_failed, take_apart
+from scheduler.dialect import Dialect, Form, has_failed, take_apart
 from scheduler.faults import KINDS, Rewrite, Scene
 from scheduler.profile import Profile
 from scheduler.schedule import Draw, PayloadStream
@@ -19,7 +19,7 @@ DEFAULT_WAIT_S = 5.0
 class Skipped(NamedTuple):
     """Why a fault that fired is not applied to this result; goes into the log as it is."""
 
-    reason: Literal["already_failed", "no_change", "no_text"]
+    reason: Literal["already_failed", "no_change", "no_text", "no_fit", "skip_first", "max_faults", "min_gap"]
 
 
 class Wait(NamedTuple):
@@ -45,11 +45,15 @@ def apply_after(
     None when the result has no text (an image); ``is_error`` is the protocol's flag, None where it has none
     or leaves it out. ``earlier`` holds the true texts of earlier results of the same call, latest first.
 
+    A draw that a limit of the profile holds back is skipped under the limit's name.
+
     Raises ``ValueError`` when ``draw`` fired no after-kind: the caller asks only for what was drawn.
     """
     kind = KINDS.get(draw.kind or "")
     if kind is None or kind.timing != "after":
         raise ValueError(f"not an after-kind that fired: {draw.kind!r}")
+    if draw.limited is not None:
+        return Skipped(draw.limited)
     family = dialect.family(tool, arguments)
     form = dialect.form(tool, family)
     if has_failed(form, text or "", is_error):
@@ -66,10 +70,16 @@ def apply_after(
             rule=dialect.rule(tool),
             form=form,
             arguments=arguments,
-            shown=take_apart(form, text or ""),
+            shown=take_apart(form, text or "", _first_line(form, arguments)),
             stream=PayloadStream(draw.key, seed),
             earlier=tuple(earlier),
             lines=settings.lines if settings else None,
         )
     )
     return outcome if isinstance(outcome, Rewrite) else Skipped(outcome.reason)
+
+
+def _first_line(form: Form, arguments: Mapping[str, Any]) -> int:
+    """The number of the first line that the call asked for."""
+    value = arguments.get(form.first_line) if form.first_line else None
+    return int(value) if isinstance(value, int | float) and 1 <= value < 1e9 else 1

@@ -1,8 +1,7 @@
 """How one harness words things: its tools, the shapes of its results, its identity on the wire.
 
-A dialect is data (configs/harnesses/*.yaml). This file is what the data mean: unwrapping a result to the
-tool's own text, wrapping a new text so that line numbers and counts agree with it, and telling apart what
-failed, what points back at an earlier result and what the harness put in a result's place.
+A dialect is data (configs/harnesses/*.yaml); this file says what the data mean. How a result is taken apart
+and put together again stands in ``shown``, the shapes themselves in ``form``; their names are here too.
 """
 
 from __future__ import annotations
@@ -10,109 +9,80 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
 from scheduler.call import FAMILIES, Family
+from scheduler.commands import LIST_COMMANDS, SEARCH_COMMANDS
+from scheduler.form import (
+    Checked,
+    Count,
+    Envelope,
+    Form,
+    Wording,
+    any_match,
+    checked_patterns,
+    compiled,
+    has_failed,
+    points_back,
+)
 from scheduler.nearest import unknown
+from scheduler.shown import Shown, take_apart
+
+__all__ = [
+    "Appendix",
+    "Count",
+    "Dialect",
+    "DialectError",
+    "Envelope",
+    "Form",
+    "Identification",
+    "Shown",
+    "Timeout",
+    "ToolRule",
+    "Wording",
+    "can_fill",
+    "fill",
+    "has_failed",
+    "parse_dialect",
+    "points_back",
+    "take_apart",
+]
 
 
 class DialectError(ValueError):
     """A dialect that cannot be used; the message says where it is wrong."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Timeout(Checked):
+    """Where a call says how long it may take, and how long it may take when it does not say."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in data:
-                if key not in cls.model_fields:
-                    raise ValueError(unknown("key", str(key), cls.model_fields))
-        return data
+    argument: str | None = None
+    unit: Literal["s", "ms"] = "s"
+    default_s: float = Field(default=120, gt=0)
 
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    def seconds(self, arguments: Mapping[str, Any]) -> float:
+        """The limit of this call, in seconds."""
+        value = arguments.get(self.argument) if self.argument else None
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
+            return value / 1000 if self.unit == "ms" else float(value)
+        return self.default_s
 
 
-def _checked(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in patterns:
-        try:
-            _compiled(pattern)
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {pattern!r}: {error}") from None
-    return patterns
+class ToolRule(Checked):
+    """One tool: its family, the argument that names its target, and the arguments that do not identify it.
 
-
-class Wording(_Model):
-    """One text that the harness can show, with ``{path}``-like places for the call's own arguments."""
-
-    text: str
-    error: bool | None = None
-
-
-class Count(_Model):
-    """A number or word inside a result that must agree with its new content.
-
-    ``is``: ``lines`` (how many lines the body has), ``first`` and ``last`` (their line numbers),
-    ``next`` (the line after the last), ``bytes`` (of the body) or ``plural`` (``one`` or ``many``).
+    ``form`` names the shapes of its results when they are not its family's.
     """
-
-    group: str
-    is_: Literal["lines", "first", "last", "next", "bytes", "plural"] = Field(alias="is")
-    one: str = ""
-    many: str = "s"
-
-
-class Envelope(_Model):
-    """A result shape: ``pattern`` is matched against the whole text; its group ``body`` is the tool's own
-    content, other groups named in ``counts`` are written anew when the body changes."""
-
-    pattern: str
-    counts: tuple[Count, ...] = ()
-
-    @model_validator(mode="after")
-    def _groups(self) -> Envelope:
-        _checked((self.pattern,))
-        groups = _compiled(self.pattern).groupindex
-        for name in ("body", *(count.group for count in self.counts)):
-            if name not in groups:
-                raise ValueError(f"the pattern {self.pattern!r} has no group {name!r}")
-        return self
-
-
-class Form(_Model):
-    """The shapes of one family's (or tool's) results."""
-
-    number: str | None = Field(default=None, description="a line's number and what follows it, a pattern")
-    number_format: str = "{n}\t"
-    envelopes: tuple[Envelope, ...] = ()
-    empty: Wording | None = None
-    failed: tuple[str, ...] = ()
-    keep: Literal["head", "tail"] = "head"
-    notice: str | None = Field(default=None, description="what the harness adds when it cuts a result")
-    cut_explicit: bool | None = None
-    errors: dict[str, tuple[Wording, ...]] = Field(default_factory=dict)
-    back_references: tuple[str, ...] = ()
-
-    _patterns = field_validator("failed", "back_references")(_checked)
-
-
-class ToolRule(_Model):
-    """One tool: its family, the argument that names its target, and the arguments that do not identify it."""
 
     family: Family
     target: str | None = None
     volatile: frozenset[str] = frozenset()
     defaults: dict[str, Any] = Field(default_factory=dict)
     form: str | None = None
+    timeout: Timeout = Timeout()
 
     @field_validator("family", mode="before")
     @classmethod
@@ -122,8 +92,15 @@ class ToolRule(_Model):
         return value
 
 
-class Identification(_Model):
-    """How requests of this harness are told apart, by header (lower case) or by patterns in its texts."""
+class Identification(Checked):
+    """How requests of this harness are told apart, by header (lower case) or by patterns in its texts.
+
+    ``pattern`` is searched in the ``header``; its group ``version``, when it has one, is the harness's
+    version. ``workspace`` patterns have a group ``path`` and are searched in the first messages.
+    ``compaction`` patterns mark the request that sums up a conversation. ``flattened`` finds tool results
+    that stand inside a user's text; its group ``result`` is the result's text, of which the harness shows
+    the first ``flattened_limit`` UTF-16 code units, then ``flattened_cut`` with ``{left}`` for the rest.
+    """
 
     header: str = "user-agent"
     pattern: str | None = None
@@ -131,35 +108,82 @@ class Identification(_Model):
     sub_headers: tuple[str, ...] = ()
     workspace: tuple[str, ...] = ()
     compaction: tuple[str, ...] = ()
-    flattened: str | None = Field(
-        default=None, description="a result inside a user's text: group 'result', and 'cut' when shortened"
-    )
+    flattened: str | None = None
+    flattened_limit: int | None = None
+    flattened_cut: str = ""
 
-    _patterns = field_validator("workspace", "compaction")(_checked)
+    _patterns = field_validator("workspace", "compaction")(checked_patterns)
+
+    @field_validator("pattern", "flattened")
+    @classmethod
+    def _one_pattern(cls, value: str | None) -> str | None:
+        return value if value is None else checked_patterns((value,))[0]
 
 
-class Dialect(_Model):
-    """Everything that is known of one harness's wording."""
+class Appendix(Checked):
+    """Something that the harness puts behind a tool's own output.
+
+    It starts with the literal ``open``, after ``between`` (or at the start of the text), and runs to the
+    end of the text; ``pattern`` must match all of it.
+    """
+
+    open: str = Field(min_length=1)
+    pattern: str
+    between: str = "\n\n"
+
+    @field_validator("pattern")
+    @classmethod
+    def _pattern(cls, value: str) -> str:
+        return checked_patterns((value,))[0]
+
+    def start(self, text: str, end: int) -> int | None:
+        """Where the appendix that ends at ``end`` starts, its separator included, or None."""
+        at = text.rfind(self.between + self.open, 0, end)
+        if at >= 0:
+            inside = at + len(self.between)
+        elif text.startswith(self.open):
+            at = inside = 0
+        else:
+            return None
+        return at if compiled(self.pattern).fullmatch(text, inside, end) else None
+
+
+class Dialect(Checked):
+    """Everything that is known of one harness's wording.
+
+    ``export``: the lines that point the harness at a proxy, with ``{base_url}``. ``superseded``: patterns of
+    the texts that the harness itself puts over a result that it cleared or never had.
+    """
 
     name: str
     title: str
     export: tuple[str, ...] = ()
     identify: Identification = Identification()
     tools: dict[str, ToolRule] = Field(default_factory=dict)
+    tool_patterns: dict[str, ToolRule] = Field(default_factory=dict)
     forms: dict[str, Form] = Field(default_factory=dict)
-    appended: tuple[str, ...] = Field(default=(), description="what the harness adds behind a result")
-    superseded: tuple[str, ...] = Field(default=(), description="texts that the harness puts over a result")
-    search_commands: tuple[str, ...] = ()
-    list_commands: tuple[str, ...] = ()
+    appended: tuple[Appendix, ...] = ()
+    superseded: tuple[str, ...] = ()
+    search_commands: tuple[str, ...] = SEARCH_COMMANDS
+    list_commands: tuple[str, ...] = LIST_COMMANDS
 
-    _patterns = field_validator("appended", "superseded", "search_commands", "list_commands")(_checked)
+    _patterns = field_validator("superseded", "search_commands", "list_commands")(checked_patterns)
+
+    @field_validator("tool_patterns")
+    @classmethod
+    def _tool_patterns(cls, value: dict[str, ToolRule]) -> dict[str, ToolRule]:
+        checked_patterns(tuple(value))
+        return value
 
     def rule(self, tool: str) -> ToolRule:
-        """The rule of ``tool``; a tool that the dialect does not list is of family ``other``."""
+        """The rule of ``tool``; a tool that the dialect does not know is of family ``other``."""
         found = self.tools.get(tool)
-        if found is None:
-            found = self._folded.get(tool.casefold(), _UNLISTED)
-        return found
+        if found is not None:
+            return found
+        for pattern, rule in self.tool_patterns.items():
+            if compiled(pattern).fullmatch(tool):
+                return rule
+        return self._folded.get(tool.casefold(), _UNLISTED)
 
     @cached_property
     def _folded(self) -> dict[str, ToolRule]:
@@ -169,11 +193,11 @@ class Dialect(_Model):
         """The family of a call; a shell call that only searches or lists counts as search or list."""
         rule = self.rule(tool)
         if rule.family == "shell" and rule.target:
-            command = arguments.get(rule.target)
-            if isinstance(command, str):
-                if _any_match(self.search_commands, command):
+            command = _command(arguments.get(rule.target))
+            if command is not None:
+                if any_match(self.search_commands, command):
                     return "search"
-                if _any_match(self.list_commands, command):
+                if any_match(self.list_commands, command):
                     return "list"
         return rule.family
 
@@ -185,166 +209,103 @@ class Dialect(_Model):
 
     def split_appended(self, text: str) -> tuple[str, str]:
         """``text`` as (the tool's own output, what the harness appended behind it)."""
-        cut = len(text)
+        end = len(text)
         again = True
-        while again:
+        while again and end:
             again = False
-            for pattern in self.appended:
-                match = _compiled(pattern).search(text, 0, cut)
-                if match is not None and match.end() == cut and match.start() < cut:
-                    cut = match.start()
+            for appendix in self.appended:
+                start = appendix.start(text, end)
+                if start is not None:
+                    end = start
                     again = True
-        return text[:cut], text[cut:]
+        return text[:end], text[end:]
 
     def is_appended(self, text: str) -> bool:
         """Whether a whole block is something that the harness appended."""
-        return bool(text) and self.split_appended(text)[0] == "" and bool(self.appended)
+        return bool(text) and not self.split_appended(text)[0]
 
     def is_superseding(self, text: str) -> bool:
         """Whether the harness itself cleared or repaired this result: then its text wins."""
-        return _any_match(self.superseded, text)
+        return any_match(self.superseded, text)
 
 
 _UNLISTED = ToolRule(family="other")
 _NO_FORM = Form()
 
 
-def _any_match(patterns: tuple[str, ...], text: str) -> bool:
-    return any(_compiled(pattern).search(text) for pattern in patterns)
-
-
-class Line(NamedTuple):
-    """A line number as the harness printed it, or None, and the line's text."""
-
-    number: int | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A result taken apart: ``body`` is the tool's content without line numbers and wrapping."""
-
-    form: Form
-    text: str
-    body: str
-    numbered: bool
-    first: int
-    envelope: Envelope | None
-
-    def wrap(self, body: str) -> str:
-        """The whole result with ``body`` in the content's place, numbers and counts made to agree."""
-        lines = body.split("\n")
-        printed = body
-        if self.numbered:
-            printed = "\n".join(
-                self.form.number_format.format(n=self.first + i) + line for i, line in enumerate(lines)
-            )
-        if self.envelope is None:
-            return printed
-        match = _compiled(self.envelope.pattern).fullmatch(self.text)
-        if match is None:  # the envelope was found by this very match
-            raise AssertionError("envelope does not match its own text")
-        count = len(body.rstrip("\n").split("\n")) if body else 0
-        news = {"body": printed}
-        for item in self.envelope.counts:
-            news[item.group] = _count(item, body, count, self.first)
-        return _replace_groups(match, news)
-
-
-def _count(item: Count, body: str, lines: int, first: int) -> str:
-    match item.is_:
-        case "lines":
-            return str(lines)
-        case "first":
-            return str(first)
-        case "last":
-            return str(first + lines - 1)
-        case "next":
-            return str(first + lines)
-        case "bytes":
-            return str(len(body.encode("utf-8", "surrogatepass")))
-        case "plural":
-            return item.one if lines == 1 else item.many
-
-
-def _replace_groups(match: re.Match[str], news: Mapping[str, str]) -> str:
-    text = match.string
-    out: list[str] = []
-    at = 0
-    for name in sorted(news, key=match.start):
-        start, end = match.span(name)
-        if start < at:  # the group took no part in this match (-1)
-            continue
-        out += (text[at:start], news[name])
-        at = end
-    out.append(text[at:])
-    return "".join(out)
-
-
-def take_apart(form: Form, text: str) -> Shown:
-    """``text`` (a tool's own output) as its form sees it."""
-    envelope = None
-    body = text
-    for candidate in form.envelopes:
-        match = _compiled(candidate.pattern).fullmatch(text)
-        if match is not None:
-            envelope, body = candidate, match["body"]
-            break
-    first = 1
-    numbered = False
-    if form.number is not None:
-        plain = _without_numbers(form.number, body)
-        if plain is not None:
-            first, body = plain
-            numbered = True
-    return Shown(form, text, body, numbered, first, envelope)
-
-
-def _without_numbers(number: str, body: str) -> tuple[int, str] | None:
-    """(first number, body without numbers), or None unless each line has a number one above the last."""
-    pattern = _compiled(number)
-    texts: list[str] = []
-    first = None
-    for i, line in enumerate(body.split("\n")):
-        match = pattern.match(line)
-        if match is None:
-            return None
-        n = int(match["n"])
-        if first is None:
-            first = n
-        if n != first + i:
-            return None
-        texts.append(line[match.end() :])
-    return (first, "\n".join(texts)) if first is not None else None
-
-
-def has_failed(form: Form, text: str, is_error: bool | None) -> bool:
-    """Whether a result says that its call failed, by the protocol's flag or by the dialect's patterns."""
-    return bool(is_error) or _any_match(form.failed, text)
-
-
-def points_back(form: Form, text: str) -> bool:
-    """Whether a result only points at an earlier one."""
-    return _any_match(form.back_references, text)
+def _command(value: object) -> str | None:
+    """A shell command as text; some harnesses send the words of it as a list, some behind ``bash -lc``."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        words = [str(word) for word in value]
+        if (
+            len(words) >= 3
+            and words[0].rsplit("/", 1)[-1] in {"bash", "sh", "zsh"}
+            and words[1] in {"-c", "-lc"}
+        ):
+            return words[2]
+        return " ".join(words)
+    return None
 
 
 def fill(wording: Wording, tool: str, rule: ToolRule, arguments: Mapping[str, Any], **more: object) -> str:
-    """The text of ``wording`` with the call's own target and arguments in its places.
+    """The text of ``wording`` with the call's own words in its places.
 
-    ``{target}`` is the target argument, ``{tool}`` the tool; every argument has a place of its own name.
+    Every argument has a place of its own name. ``{tool}`` is the tool, ``{target}`` the target argument,
+    ``{name}`` the last part of a path, ``{program}`` the program that a command runs last, ``{seconds}`` and
+    ``{duration}`` the call's time limit (``120``, ``2m 0s``).
     """
-    target = arguments.get(rule.target) if rule.target else None
-    places: dict[str, object] = {str(key): _plain(value) for key, value in arguments.items()}
-    places |= {"tool": tool, "target": _plain(target) if target is not None else tool}
+    value = arguments.get(rule.target) if rule.target else None
+    target = tool if value is None else _command(value) or _plain(value)
+    seconds = rule.timeout.seconds(arguments)
+    places: dict[str, object] = {str(key): _plain(item) for key, item in arguments.items()}
+    places |= {
+        "tool": tool,
+        "target": target,
+        "name": target.rstrip("/").rsplit("/", 1)[-1] or target,
+        "program": _program(target),
+        "seconds": f"{seconds:g}",
+        "duration": _duration(seconds),
+    }
     places |= more
-    return _PLACE.sub(lambda m: str(places.get(m[1], m[0])), wording.text)
+    return _PLACE.sub(lambda match: str(places.get(match[1], match[0])), wording.text)
 
 
 _PLACE = re.compile(r"\{(\w+)\}")
+_ALWAYS = frozenset({"tool", "target", "name", "program", "seconds", "duration"})
+
+
+def can_fill(wording: Wording, arguments: Mapping[str, Any]) -> bool:
+    """Whether this call has words for all places of ``wording``."""
+    return all(place in _ALWAYS or place in arguments for place in _PLACE.findall(wording.text))
 
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+_SEPARATOR = re.compile(r"&&|\|\||[;|&\n]")
+_PROGRAM = re.compile(r"[\w.+-]*[A-Za-z][\w.+-]*")
+
+
+def _program(command: str) -> str:
+    """The last program that ``command`` runs, or ``bash`` when that is not plain to see."""
+    for part in reversed(_SEPARATOR.split(command)):
+        words = [word for word in part.split() if "=" not in word]
+        if words:
+            name = words[0].rsplit("/", 1)[-1]
+            return name if _PROGRAM.fullmatch(name) else "bash"
+    return "bash"
+
+
+def _duration(seconds: float) -> str:
+    whole = max(1, int(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes}m {rest}s"
+    return f"{minutes}m {rest}s" if minutes else f"{rest}s"
 
 
 def parse_dialect(data: Any, source: str) -> Dialect:

@@ -14,6 +14,7 @@ from scheduler.uniform import SEED_LIMIT, PayloadStream, u
 __all__ = [
     "SEED_LIMIT",
     "Draw",
+    "Limit",
     "PayloadStream",
     "Persistence",
     "Standing",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 Persistence = Literal["transient", "permanent"]
+Limit = Literal["no_fit", "skip_first", "max_faults", "min_gap"]
 
 
 class Standing(NamedTuple):
@@ -52,7 +54,7 @@ class Draw:
     kind: str | None
     persistence: Persistence
     forced: bool = False
-    limited: str | None = None
+    limited: Limit | None = None
     standing: Standing | None = None
     rules: tuple[bool, ...] = ()
 
@@ -67,17 +69,31 @@ def draw(
     standing: Standing = Standing(),  # noqa: B008 - immutable
 ) -> Draw:
     """Draws ``call``. ``fitting``: the kinds that can be done to this call here (no gap, family fits)."""
+    rules = tuple(rule_fits(rule, call) for rule in profile.force)
+    return draw_as_ruled(seed, profile, task_id, role, call, fitting, standing, rules)
+
+
+def draw_as_ruled(
+    seed: int,
+    profile: Profile,
+    task_id: str,
+    role: str,
+    call: Call,
+    fitting: Iterable[str],
+    standing: Standing,
+    rules: tuple[bool, ...],
+) -> Draw:
+    """As ``draw``, when it is known which force rules speak of the call, as a log keeps it."""
     key = call_key(profile.identity, task_id, role, call)
     persistence = _persistence(seed, profile, key)
     base = key[:-1] if persistence == "permanent" and profile.identity == "content" else key
     rate = profile.rate_of(call.family)
     chance = u(b"fire", base, seed)
-
-    fits = tuple(rule_fits(rule, call) for rule in profile.force)
     kept = standing if profile.counts else None
-    rule = forced_by(profile, fits, standing.rule_hits)
+
+    rule = forced_by(profile, rules, standing.rule_hits)
     if rule is not None:
-        return Draw(key, chance, rate, True, rule.kind, "transient", forced=True, standing=kept, rules=fits)
+        return Draw(key, chance, rate, True, rule.kind, "transient", forced=True, standing=kept, rules=rules)
 
     weights = profile.weights_of(call.family)
     kind = None
@@ -92,7 +108,7 @@ def draw(
         persistence=persistence,
         limited=_limited(profile, standing) if kind is not None else None,
         standing=kept,
-        rules=fits,
+        rules=rules,
     )
 
 
@@ -115,7 +131,7 @@ def _kind(seed: int, key: Key, weights: Mapping[str, float]) -> str | None:
     )
 
 
-def _limited(profile: Profile, standing: Standing) -> str | None:
+def _limited(profile: Profile, standing: Standing) -> Limit | None:
     if standing.calls_before < profile.skip_first:
         return "skip_first"
     if profile.max_faults is not None and standing.faults_before >= profile.max_faults:

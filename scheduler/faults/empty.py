@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from scheduler.dialect import Wording, fill
 from scheduler.faults.registry import ALL_FAMILIES, Kind, Rewrite, Scene, Skip, implicit, register
-
-_PLAIN = Wording(text="({tool} completed with no output)")
 
 
 def rewrite(scene: Scene) -> Rewrite | Skip:
-    wording = scene.form.empty or _PLAIN
-    text = fill(wording, scene.tool, scene.rule, scene.arguments)
-    return Skip("no_change") if text == scene.shown.text else Rewrite(text, wording.error)
+    if scene.is_empty:
+        return Skip("no_change")
+    wording = scene.form.empty
+    return Rewrite(scene.empty_text, wording.error if wording is not None else None)
 
 
 register(

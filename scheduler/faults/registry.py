@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from scheduler.call import FAMILIES
-
-if TYPE_CHECKING:
-    from scheduler.dialect import Form, Shown, ToolRule
-    from scheduler.uniform import PayloadStream
+from scheduler.dialect import ToolRule, fill
+from scheduler.form import Form, Wording, any_match, points_back
+from scheduler.shown import Shown
+from scheduler.uniform import PayloadStream
 
 Timing = Literal["before", "after"]
 Mode = Literal["explicit", "implicit"]
+
+
+_PLAIN_EMPTY = Wording(text="(no output)")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """All that a kind may look at when it makes a payload.
 
-    ``shown`` is the result taken apart; ``earlier`` the true texts of earlier results for the same target,
+    ``shown`` is the result taken apart; ``earlier`` the true texts of earlier results of the same call,
     latest first; ``lines`` the profile's setting for cut results.
     """
 
@@ -34,12 +37,34 @@ class Scene:
     earlier: tuple[str, ...] = ()
     lines: int | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the result shows, in this harness's words, that there was nothing to show."""
+        text = self.shown.text
+        if not text.strip() or any_match(self.form.nothing, text):
+            return True
+        return self.form.empty is not None and text == self.empty_text
+
+    @property
+    def empty_text(self) -> str:
+        """What this harness shows when this call has nothing to show."""
+        return fill(self.form.empty or _PLAIN_EMPTY, self.tool, self.rule, self.arguments)
+
+    @property
+    def points_back(self) -> bool:
+        """Whether the result only points at an earlier one."""
+        return points_back(self.form, self.shown.text)
+
 
 class Rewrite(NamedTuple):
-    """What the model is to see instead; ``is_error`` None leaves the protocol's flag as it is."""
+    """What the model is to see instead; ``is_error`` None leaves the protocol's flag as it is.
+
+    ``mode`` says what the model can see of this very payload, where that depends on the result.
+    """
 
     text: str
     is_error: bool | None = None
+    mode: Mode | None = None
 
 
 class Skip(NamedTuple):
@@ -53,7 +78,9 @@ class Kind:
     """One fault kind.
 
     ``rewrite`` makes the payload, or is None for a kind that changes nothing (``slow``); ``mode`` says what
-    the model can see of it under a form; ``on_text`` kinds work on text and skip a result without any.
+    the model can see of it under a form; ``on_text`` kinds work on text and skip a result without any;
+    ``settings`` are the profile's settings that it listens to; ``keeps_images`` kinds change a result's text
+    and leave its images alone, the others replace the whole result.
     """
 
     name: str
@@ -63,6 +90,8 @@ class Kind:
     mode: Callable[[Form], Mode | None]
     rewrite: Callable[[Scene], Rewrite | Skip] | None
     on_text: bool
+    settings: frozenset[str] = frozenset()
+    keeps_images: bool = False
 
 
 KINDS: dict[str, Kind] = {}

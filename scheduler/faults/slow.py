@@ -13,5 +13,6 @@ register(
         mode=lambda _form: None,
         rewrite=None,
         on_text=False,
+        settings=frozenset({"seconds"}),
     )
 )

@@ -11,24 +11,45 @@ def mode(form: Form) -> Mode:
 
 
 def rewrite(scene: Scene) -> Rewrite | Skip:
+    if scene.is_empty or scene.points_back:
+        return Skip("no_change")
     body = scene.shown.body
-    trailing = body.endswith("\n")
     lines = body.removesuffix("\n").split("\n")
     keep = scene.lines if scene.lines is not None else _share(len(lines), scene.stream.next())
-    if keep >= len(lines):
-        if len(lines) > 1 or scene.lines is not None or len(body.strip()) < 2:
-            return Skip("no_change")
-        kept = [body[: max(1, len(body.strip()) // 2)]]
-        trailing = False
-    elif scene.form.keep == "tail":
-        kept = lines[len(lines) - keep :]
-    else:
-        kept = lines[:keep]
-    cut = "\n".join(kept)
-    if trailing and kept and scene.form.notice is None:
-        cut += "\n"
-    text = scene.shown.wrap(cut) + _notice(scene.form, scene.shown, len(kept), len(lines))
-    return Skip("no_change") if text == scene.shown.text else Rewrite(text)
+    while keep < len(lines) and not any(line.strip() for line in _kept(scene.form, lines, keep)):
+        keep += 1  # a cut result of blank lines alone would be an empty one
+    if keep < len(lines):
+        return _cut_lines(scene, lines, keep)
+    if len(lines) == 1 and scene.lines is None and len(body.strip()) > 1:
+        return _cut_in_line(scene, lines[0])
+    return Skip("no_change")
+
+
+def _kept(form: Form, lines: list[str], keep: int) -> list[str]:
+    return lines[len(lines) - keep :] if form.keep == "tail" else lines[:keep]
+
+
+def _cut_lines(scene: Scene, lines: list[str], keep: int) -> Rewrite:
+    kept = "\n".join(_kept(scene.form, lines, keep))
+    notice = _notice(scene.form, scene.shown, keep)
+    if not notice and scene.shown.numbering is None and scene.shown.body.endswith("\n"):
+        kept += "\n"
+    return Rewrite(scene.shown.wrap(kept) + notice, mode="explicit" if _tells(scene, notice) else "implicit")
+
+
+def _cut_in_line(scene: Scene, line: str) -> Rewrite:
+    """Half of a lone line. A notice that speaks of lines by number has nothing to say of it."""
+    half = len(line.strip()) // 2
+    start = len(line) - len(line.lstrip())
+    kept = line[start + half :] if scene.form.keep == "tail" else line[: start + half]
+    notice = ""
+    if scene.form.notice is not None and "{last}" not in scene.form.notice and not scene.shown.is_cut:
+        notice = scene.form.notice.format(left=1, shown=1, total=1)
+    return Rewrite(scene.shown.wrap(kept) + notice, mode="explicit" if _tells(scene, notice) else "implicit")
+
+
+def _tells(scene: Scene, notice: str) -> bool:
+    return bool(notice) or scene.shown.is_cut
 
 
 def _share(lines: int, u: float) -> int:
@@ -36,15 +57,19 @@ def _share(lines: int, u: float) -> int:
     return max(1, int(lines * (0.2 + 0.4 * u)))
 
 
-def _notice(form: Form, shown: Shown, kept: int, total: int) -> str:
-    if form.notice is None:
+def _notice(form: Form, shown: Shown, keep: int) -> str:
+    """The harness's notice; none when the result says already that it is cut, since those counts follow."""
+    if form.notice is None or shown.is_cut:
         return ""
-    if form.keep == "tail":
-        first, last = shown.first + total - kept, shown.first + total - 1
-    else:
-        first, last = shown.first, shown.first + kept - 1
+    total = shown.line_count(shown.body)
+    first = shown.first + total - keep if form.keep == "tail" else shown.first
     return form.notice.format(
-        first=first, last=last, next=last + 1, shown=kept, total=shown.first + total - 1, left=total - kept
+        first=first,
+        last=first + keep - 1,
+        next=first + keep,
+        shown=keep,
+        total=shown.first + total - 1,
+        left=total - keep,
     )
 
 
@@ -57,5 +82,7 @@ register(
         mode=mode,
         rewrite=rewrite,
         on_text=True,
+        keeps_images=True,
+        settings=frozenset({"lines"}),
     )
 )

@@ -103,6 +103,8 @@ def alter(body: str, stream: PayloadStream) -> str:
 
 
 def rewrite(scene: Scene) -> Rewrite | Skip:
+    if scene.is_empty or scene.points_back:
+        return Skip("no_change")
     text = scene.shown.wrap(alter(scene.shown.body, scene.stream))
     return Skip("no_change") if text == scene.shown.text else Rewrite(text)
 
@@ -116,5 +118,6 @@ register(
         mode=implicit,
         rewrite=rewrite,
         on_text=True,
+        keeps_images=True,
     )
 )

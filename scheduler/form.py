@@ -1,0 +1,169 @@
+"""The shapes of a harness's results, as data: what surrounds a tool's own content and must agree with it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from scheduler.nearest import unknown
+
+
+class Checked(BaseModel):
+    """A frozen model whose unknown keys are refused with the nearest valid one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            valid = {field.alias or name for name, field in cls.model_fields.items()}
+            for key in data:
+                if key not in valid:
+                    raise ValueError(unknown("key", str(key), valid))
+        return data
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """``pattern`` as a regular expression, compiled once."""
+    return re.compile(pattern)
+
+
+def checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """``patterns`` themselves; raises ``ValueError`` on the first that is no regular expression."""
+    for pattern in patterns:
+        try:
+            compiled(pattern)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {pattern!r}: {error}") from None
+    return patterns
+
+
+def any_match(patterns: tuple[str, ...], text: str) -> bool:
+    """Whether one of ``patterns`` is found in ``text``."""
+    return any(compiled(pattern).search(text) for pattern in patterns)
+
+
+def _with_groups(pattern: str, *names: str) -> str:
+    checked_patterns((pattern,))
+    groups = compiled(pattern).groupindex
+    for name in names:
+        if name not in groups:
+            raise ValueError(f"the pattern {pattern!r} has no group {name!r}")
+    return pattern
+
+
+class Wording(Checked):
+    """One text that the harness can show, with ``{target}``-like places for the call's own words.
+
+    ``error`` is what the protocol's flag becomes; None leaves it as it is.
+    """
+
+    text: str
+    error: bool | None = None
+
+
+class Count(Checked):
+    """A number or word inside a result that must agree with its new content.
+
+    ``is``: ``lines`` (how many the content has), ``first``, ``last`` and ``next`` (line numbers: of the
+    first, of the last, and the one after it), ``left`` (how many lines are not shown), ``sum`` (of the
+    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, for people) or
+    ``plural`` (``one`` when what it is the plural ``of`` is 1, else ``many``).
+
+    ``times`` multiplies ``lines``; ``fixed`` sizes always show one decimal (``2.0KB``) and ``B`` for bytes.
+    """
+
+    group: str
+    is_: Literal["lines", "first", "last", "next", "left", "sum", "size", "plural"] = Field(alias="is")
+    of: Literal["lines", "sum"] = "lines"
+    one: str = ""
+    many: str = "s"
+    times: int = 1
+    fixed: bool = False
+
+
+class Envelope(Checked):
+    """A result shape: ``pattern`` must match the whole text; its group ``body`` is the tool's own content,
+    the groups named in ``counts`` are written anew when the content changes.
+
+    ``cut`` marks a shape that already says that it shows a part only.
+    """
+
+    pattern: str
+    counts: tuple[Count, ...] = ()
+    cut: bool = False
+
+    @model_validator(mode="after")
+    def _groups(self) -> Envelope:
+        _with_groups(self.pattern, "body", *(count.group for count in self.counts))
+        return self
+
+    def group_of(self, what: str) -> str | None:
+        """The group that holds the count ``what``, when there is one."""
+        return next((count.group for count in self.counts if count.is_ == what), None)
+
+
+class Form(Checked):
+    """The shapes of one family's (or tool's) results.
+
+    ``number`` matches a printed line number at the start of a line: groups ``pad`` (spaces that right-align
+    it, may be empty), ``n`` and ``sep``. ``first_line`` names the argument that says which line of the file
+    the first line shown is. ``trailing_line``: a newline at the end starts one more line, in this harness's
+    counting. ``empty``: how a result without content is shown; ``nothing``: patterns of other results that
+    hold no content of the tool's. ``failed``: patterns of results that say that the call failed.
+    ``keep``: which end is left when this harness cuts; ``notice``: what it then adds, with ``{first}``,
+    ``{last}``, ``{next}``, ``{total}`` (line numbers), ``{shown}`` and ``{left}`` (how many lines).
+    ``errors``: kind → wordings. ``back_references``: patterns of results that only point at an earlier one.
+    """
+
+    number: str | None = None
+    first_line: str | None = None
+    trailing_line: bool = False
+    envelopes: tuple[Envelope, ...] = ()
+    empty: Wording | None = None
+    nothing: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    keep: Literal["head", "tail"] = "head"
+    notice: str | None = None
+    errors: dict[str, tuple[Wording, ...]] = Field(default_factory=dict)
+    back_references: tuple[str, ...] = ()
+
+    _patterns = field_validator("nothing", "failed", "back_references")(checked_patterns)
+
+    @field_validator("number")
+    @classmethod
+    def _number(cls, value: str | None) -> str | None:
+        return value if value is None else _with_groups(value, "pad", "n", "sep")
+
+    @field_validator("notice")
+    @classmethod
+    def _notice(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                value.format(first=1, last=1, next=2, shown=1, total=1, left=1)
+            except (KeyError, IndexError, ValueError) as error:
+                raise ValueError(f"not a notice: {value!r}: {error!r}") from None
+        return value
+
+    @field_validator("errors")
+    @classmethod
+    def _some_wordings(cls, value: dict[str, tuple[Wording, ...]]) -> dict[str, tuple[Wording, ...]]:
+        for kind, wordings in value.items():
+            if not wordings:
+                raise ValueError(f"no wording of {kind}: leave the kind out, or give one")
+        return value
+
+
+def has_failed(form: Form, text: str, is_error: bool | None) -> bool:
+    """Whether a result says that its call failed, by the protocol's flag or by the dialect's patterns."""
+    return bool(is_error) or any_match(form.failed, text)
+
+
+def points_back(form: Form, text: str) -> bool:
+    """Whether a result only points at an earlier one."""
+    return any_match(form.back_references, text)
