@@ -22,7 +22,7 @@ INTERVAL_NOTE = (
 
 
 class Section(NamedTuple):
-    """A table: ``rows`` have as many cells as ``columns``; no columns means label and value pairs."""
+    """A table: ``rows`` have as many cells as ``columns``; without columns, a label and its values."""
 
     title: str
     columns: tuple[str, ...]
@@ -199,7 +199,7 @@ def problems(score: Score) -> Sequence[Section]:
     if not score.problems:
         return ()
     rows = tuple((printable(str(problem)),) for problem in score.problems[:_LISTED])
-    return (Section("Noticed in the files", ("",), rows, _more(score.problems, _LISTED)),)
+    return (Section("Noticed in the files", (), rows, _more(score.problems, _LISTED)),)
 
 
 def tasks(score: Score) -> Section:

@@ -44,21 +44,18 @@ def score_text(score: Score) -> str:
 
 def _rendered(section: Section) -> Sequence[RenderableType]:
     table = Table(
-        title=Text(section.title),
-        title_justify="left",
-        title_style="bold",
         box=None,
         show_header=bool(section.columns),
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )
-    for index, column in enumerate(section.columns or ("", "")):
+    for index, column in enumerate(section.columns or ("",) * len(section.rows[0])):
         # Cells of log text stand left and may fold; counts and intervals stand right.
         counted = bool(section.columns) and index > 0 and section.title != "Invalid runs"
         table.add_column(Text(column), justify="right" if counted else "left", overflow="fold")
     for row in section.rows:
         table.add_row(*map(Text, row))
-    parts: list[RenderableType] = [table]
+    parts: list[RenderableType] = [Text(section.title, style="bold"), table]
     if section.note:
         parts.append(Text(section.note, style="dim"))
     return [Padding(part, (0, 0, 1 if part is parts[-1] else 0, 0)) for part in parts]
