@@ -21,7 +21,7 @@ from proxy.exchange import Exchange, Head, Refusal
 from proxy.injector import Injector
 from proxy.protocols.errors import error_document
 from proxy.service import ServiceError, ServiceSettings, open_service
-from proxy.upstream import UpstreamError, Upstreams, parse_upstreams, route
+from proxy.upstream import UpstreamError, Upstreams, parse_upstreams, route, without_token
 from scheduler.profile import ProfileError
 
 _JSON = {"content-type": "application/json"}
@@ -41,9 +41,15 @@ def _lower(headers: http.Headers) -> Mapping[str, str]:
 class ChaosProxy:
     """Makes tool calls fail on a seeded schedule; without an ``injector`` it makes one of mitmproxy's options."""
 
-    def __init__(self, injector: Injector | None = None, upstreams: Upstreams | None = None) -> None:
+    def __init__(
+        self,
+        injector: Injector | None = None,
+        upstreams: Upstreams | None = None,
+        token: str | None = None,
+    ) -> None:
         self.injector = injector
         self._upstreams = upstreams
+        self._token = token
         self._flights: dict[str, _Flight] = {}
         self._exchanges: dict[str, Exchange] = {}
 
@@ -81,7 +87,11 @@ class ChaosProxy:
             raise exceptions.OptionsError(str(error)) from error
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        run_id, path = route(flow.request.path)
+        opened = without_token(flow.request.path, self._token)
+        if opened is None:
+            flow.response = _answer(403, "this proxy wants its token at the start of the path")
+            return
+        run_id, path = route(opened)
         origin = self._upstreams.of(path, _lower(flow.request.headers)) if self._upstreams else None
         if run_id is None:
             flow.response = _answer(

@@ -288,6 +288,7 @@ class Injector:
         if answered and exchange.generates and not exchange.broken:
             records += self._deliveries(exchange)
         usage = exchange.usage
+        run.tokens += sum(count or 0 for count in usage)
         exchange.spent_ns += time.perf_counter_ns() - began
         records.append(
             Request(

@@ -60,6 +60,7 @@ class Run:
     ended: bool = False
     complete: bool = False
     invalid: bool = False
+    tokens: int = 0
     by_header: dict[str, str] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     loaded: bool = False

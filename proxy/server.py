@@ -49,13 +49,16 @@ def _config_directory() -> Path:
 
 
 class ProxyServer:
-    """One listening proxy. ``port`` 0 takes a free one; ``ready`` is set to the port that was taken."""
+    """One listening proxy. ``port`` 0 takes a free one; ``token`` must then open every path."""
 
-    def __init__(self, injector: Injector, upstreams: Upstreams, host: str, port: int) -> None:
+    def __init__(
+        self, injector: Injector, upstreams: Upstreams, host: str, port: int, *, token: str | None = None
+    ) -> None:
         self._injector = injector
         self._upstreams = upstreams
         self._host = host
         self._port = port
+        self._token = token
         self._master: Master | None = None
         self._proxyserver = proxyserver.Proxyserver()
 
@@ -75,7 +78,7 @@ class ProxyServer:
             next_layer.NextLayer(),
             tlsconfig.TlsConfig(),
             disable_h2c.DisableH2C(),
-            ChaosProxy(self._injector, self._upstreams),
+            ChaosProxy(self._injector, self._upstreams, self._token),
         )
         opts.update(connection_strategy="lazy")
         task = asyncio.create_task(master.run())
@@ -139,6 +142,21 @@ class BackgroundServer:
     @property
     def port(self) -> int:
         return self._port.result()
+
+    def do[T](self, action: Callable[[], T]) -> T:
+        """Runs ``action`` in the proxy's own thread, between two requests, and gives back what it gives."""
+        if self._loop is None:
+            raise ServerError("the proxy is not running")
+        done: Future[T] = Future()
+
+        def act() -> None:
+            try:
+                done.set_result(action())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(act)
+        return done.result(timeout=60)
 
     def _main(self) -> None:
         async def run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -122,3 +123,11 @@ def route(path: str) -> Route:
     if not inner.startswith("/"):
         inner = "/" + inner
     return Route(run_id if valid_run_id(run_id) else None, inner)
+
+
+def without_token(path: str, token: str | None) -> str | None:
+    """``path`` behind ``/<token>``; None when it starts otherwise. Without a token any path is open."""
+    if token is None:
+        return path
+    first, _, rest = path.removeprefix("/").partition("/")
+    return "/" + rest if hmac.compare_digest(first.encode(), token.encode()) else None

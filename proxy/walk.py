@@ -151,7 +151,9 @@ class Walk:
         if row.payload is not None:
             self._replay(row, result)
         spent_us = (time.perf_counter_ns() - began) / 1e3
-        self._settled.append((row, msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1))))
+        self._settled.append(
+            (row, msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1)))
+        )
 
     def _seen_call(self, row: CallRow) -> bytes:
         """The arguments of ``row`` as the present history has them."""

@@ -1,0 +1,42 @@
+# Every target does its own set-up. uv is used when it is there, else venv and pip.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= $(shell bash scripts/find-python)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint bench harnesses clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## a virtual environment with everything in it
+
+$(STAMP): pyproject.toml constraints.txt
+	@bash scripts/setup "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+demo: $(STAMP)  ## the main job, offline: faults on small repair tasks, a score and a report
+	$(BIN)/chaosproxy demo
+
+test: $(STAMP) harnesses  ## all tests, those with real harness programs too
+	$(BIN)/pytest
+
+test-fast: $(STAMP)  ## the tests that start no harness program
+	$(BIN)/pytest -m "not e2e"
+
+lint: $(STAMP)  ## ruff, mypy and the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)  ## what the proxy costs, as ratios measured in one run
+	$(BIN)/python -m bench
+
+harnesses: $(STAMP)  ## brings the harness programs that the tests drive into the cache
+	$(BIN)/python -m harness.install claude-code pi
+
+clean:  ## removes what make made here
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-out

@@ -1,0 +1,245 @@
+"""The chaosproxy command: options in, a call to one room out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from proxy import console
+from proxy.failures import friendly
+
+app = typer.Typer(
+    name="chaosproxy",
+    help=(
+        "A chaos monkey for coding agents: a proxy between an agent harness and its model endpoint that makes"
+        " tool calls fail on a seeded schedule, proves that each fault arrived, and scores what the agent did."
+        "\n\nWithout a command it serves: point a harness's base URL at it (the lines to export are printed),"
+        " let the agent work, end with ctrl-C, and score the log."
+    ),
+    epilog="Exit codes: 0 fine, 1 a check failed, 2 bad usage, config or input, 3 inconclusive.",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**64 - 1, help="Seed of the schedule: same seed, same faults.")
+]
+ProfileName = Annotated[
+    str, typer.Option(help="A shipped profile (see `chaosproxy profiles`) or the path of a YAML file.")
+]
+
+
+def _exit(code: int) -> NoReturn:
+    raise typer.Exit(code)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        from ledger.identity import package_version
+
+        typer.echo(f"chaosproxy {package_version()}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+@friendly
+def serve(
+    context: typer.Context,
+    seed: Seed = 0,
+    profile: ProfileName = "moderate",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but loopback needs --token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8017,
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Model endpoint for everything, or for one provider: anthropic=URL, openai=URL, gemini=URL."
+            " Without it requests go to the provider that their headers or path name.",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="The decision log; default runs/<time>-<profile>-<seed>/decisions.jsonl."),
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(help="The directory that the agent works in, when its harness does not say."),
+    ] = None,
+    on_error: Annotated[
+        console.OnError,
+        typer.Option(help="When the injector fails on a request: forward it unchanged, or block it."),
+    ] = console.OnError.forward,
+    log_payloads: Annotated[
+        bool, typer.Option("--log-payloads", help="Write the texts of replaced results into the log, too.")
+    ] = False,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CHAOSPROXY_TOKEN", help="Secret that must open every path: http://HOST:PORT/<token>/…"
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    del version
+    from proxy.serving import ServeOptions, serve_until_stopped
+
+    serve_until_stopped(
+        ServeOptions(
+            seed=seed,
+            profile=profile,
+            host=host,
+            port=port,
+            upstreams=tuple(upstream or ()),
+            log=log,
+            workspace=workspace,
+            block_on_error=on_error is console.OnError.block,
+            log_payloads=log_payloads,
+            token=token,
+        )
+    )
+
+
+@app.command()
+@friendly
+def score(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="A run folder, a decisions.jsonl or a runlog.jsonl.")
+    ],
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Truncation or error rate above which the headline is strict."),
+    ] = None,
+    verdicts: Annotated[
+        Path | None, typer.Option(help='JSON of {"run_id": true | false}: which served runs passed.')
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, to the last digit.")] = False,
+) -> None:
+    """Strict, observed and truncation figures of finished runs, with intervals.
+
+    The last two lines of the text are made to be pasted.
+    """
+    from scoring.score import score_json, score_paths
+    from scoring.text import score_text
+
+    result = score_paths(paths, threshold=threshold, verdicts=verdicts)
+    console.write(score_json(result).decode() if json else score_text(result))
+    _exit(result.exit_code)
+
+
+@app.command()
+@friendly
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Run folders or ledgers, as for score.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page is written.")] = Path(
+        "report.html"
+    ),
+    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="As for score.")] = None,
+    verdicts: Annotated[Path | None, typer.Option(help="As for score.")] = None,
+) -> None:
+    """One self-contained HTML page about finished runs."""
+    from scoring.report import write_report
+    from scoring.score import score_paths
+
+    result = score_paths(paths, threshold=threshold, verdicts=verdicts)
+    write_report(result, output)
+    console.write(f"wrote {output}")
+    _exit(result.exit_code)
+
+
+@app.command()
+@friendly
+def explain(
+    seed: Seed = 0,
+    profile: ProfileName = "moderate",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What the schedule says of one call, read as JSON from standard input.
+
+    Only tool and arguments are needed:
+    echo '{"tool": "Read", "arguments": {"file_path": "a.txt"}, "harness": "claude-code"}' | chaosproxy explain
+    More fields: task_id, role, occurrence, k, and result to see what the model would be sent.
+    """
+    from proxy.explaining import explain_text
+
+    console.write(explain_text(seed, profile, sys.stdin.buffer.read(), as_json=json))
+
+
+@app.command()
+@friendly
+def verify(
+    log: Annotated[Path, typer.Argument(metavar="DECISIONS", help="A decisions.jsonl, or its folder.")],
+) -> None:
+    """Recompute every decision from the log alone; any difference is an error (exit 1)."""
+    from scoring.verify import verify_log
+
+    result = verify_log(log / "decisions.jsonl" if log.is_dir() else log)
+    console.show_verification(result)
+    _exit(0 if result.ok and result.decisions else (1 if not result.ok else 3))
+
+
+@app.command()
+@friendly
+def doctor(
+    harness: Annotated[str | None, typer.Argument(help="Look at this harness only.")] = None,
+    profile: ProfileName = "moderate",
+    upstream: Annotated[list[str] | None, typer.Option(metavar="URL", help="As when serving.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="As when serving.")] = 8017,
+) -> None:
+    """Is the set-up able to inject? Names what is missing and what to do about it (exit 1)."""
+    from harness.doctor import examine
+
+    findings = examine(harness, profile, tuple(upstream or ()), port)
+    console.show_findings(findings)
+    _exit(1 if any(finding.failed for finding in findings) else 0)
+
+
+@app.command()
+@friendly
+def profiles() -> None:
+    """The shipped profiles, and which fault kind fits which tool family."""
+    console.show_profiles()
+
+
+@app.command()
+@friendly
+def harnesses() -> None:
+    """The harnesses that are known, and which of them are installed."""
+    console.show_harnesses()
+
+
+@app.command()
+@friendly
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(help="Where the run folder goes; default demo-out/<time>.")
+    ] = None,
+    harness: Annotated[
+        str,
+        typer.Option(help="reference (comes with chaosproxy), or an installed harness such as claude-code."),
+    ] = "reference",
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Seeds per task.")] = 3,
+) -> None:
+    """The whole job offline and without a key: small repair tasks, real faults, a score and a report."""
+    from harness.demo_run import run_demo
+
+    _exit(run_demo(out, harness, seeds, console.Progress()))
+
+
+def main() -> None:
+    """The entry point."""
+    app()
