@@ -24,6 +24,8 @@ type Ints = NDArray[np.int64]
 SUPERSEDED = "superseded"
 _LATENCY_CAP_US = 1e12
 _TOOL_SETS_KEPT = 32
+# Requests that only ask how many tokens a prompt has: nobody answers them as an agent, and they cost none.
+_COUNTING_PATHS = ("/count_tokens", ":countTokens")
 
 
 class Cell(NamedTuple):
@@ -200,15 +202,8 @@ class Fold:
         self._deliveries.append(place % BUCKETS, hash((place, delivery.payload_sha256)) or 1)
 
     def _request(self, run: RunTrace, request: Request) -> None:
-        if request.protocol is None:
+        if request.protocol is None or request.path.endswith(_COUNTING_PATHS):
             return
-        is_agent = request.tools_digest is not None
-        if request.tools_digest is not None:
-            run.agent_requests += 1
-            if len(self._tool_sets) < _TOOL_SETS_KEPT:
-                self._tool_sets[request.tools_digest] = None
-            run.first_request = run.first_request or request.ts
-            run.last_request = request.ts
         used = (
             request.input_tokens,
             request.cache_read_tokens,
@@ -216,8 +211,15 @@ class Fold:
             request.output_tokens,
         )
         run.tokens += sum(count for count in used if count is not None)
+        if request.tools_digest is None:
+            return
+        run.agent_requests += 1
+        run.first_request = run.first_request or request.ts
+        run.last_request = request.ts
+        if len(self._tool_sets) < _TOOL_SETS_KEPT:
+            self._tool_sets[request.tools_digest] = None
         answered = request.status is not None and 200 <= request.status < 300
-        if is_agent and answered and request.output_tokens is None:
+        if answered and request.output_tokens is None:
             run.usage_missing = True
 
     def finish(self) -> Folded:
@@ -326,7 +328,7 @@ def _once_each(
     """One row per call out of one or more records of it: (calls, superseded, conflicting), row by row.
 
     The last record that is not ``superseded`` says what was done; if there is none, the last one.
-    Conflicting: two records of one call that name different faults, or different payloads.
+    Conflicting: two records of one call name different payloads.
     """
     given_up = records["skip"] == superseded_at
     order = np.lexsort((np.arange(len(records)), ~given_up, records["key"]))
@@ -336,10 +338,8 @@ def _once_each(
     last[-1:], last[:-1] = True, ~same
     group = np.concatenate(([0], np.cumsum(~same)))
     superseded = np.bincount(group, weights=given_up) > 0
-    payloads = ordered["delivery"]
-    differ = (same & ~given_up[1:] & ~given_up[:-1]) & (
-        (ordered["cell"][1:] != ordered["cell"][:-1])
-        | ((payloads[1:] != payloads[:-1]) & (payloads[1:] != 0) & (payloads[:-1] != 0))
-    )
+    # A record without a payload (an orphan, say) may know less of the fault: only payloads can disagree.
+    sent = (ordered["delivery"] != 0) & ~given_up
+    differ = same & sent[1:] & sent[:-1] & (ordered["delivery"][1:] != ordered["delivery"][:-1])
     conflicting = np.bincount(group[1:], weights=differ, minlength=len(superseded)) > 0
     return ordered[last], superseded, conflicting

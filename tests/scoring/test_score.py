@@ -250,6 +250,22 @@ def test_a_call_decided_twice_differently_makes_the_run_invalid(tmp_path: Path) 
     assert "decided twice" in score.invalid_runs[0].reasons[-1]
 
 
+def test_an_orphan_that_is_answered_later_counts_once_and_as_answered(tmp_path: Path) -> None:
+    orphan = fault(call=2, skipped="orphaned", mode=None, payload_sha256=None, payload_bytes=None)
+    score = served(tmp_path, orphan, fault(call=2), delivery(call=2))
+    assert score.exposure is not None
+    assert (score.exposure.decided, score.exposure.delivered, score.counts.invalid) == (2, 2, 0)
+    assert score.exposure.skipped == {}
+
+
+def test_counting_tokens_is_no_request_of_an_agent(tmp_path: Path) -> None:
+    counting = request(path="/v1/messages/count_tokens", output_tokens=None, input_tokens=None)
+    assert served(tmp_path, counting).efficiency.tokens_per_run.value == 135
+    assert served(tmp_path, request(output_tokens=None)).efficiency.tokens_per_run.value is None
+    log = write_decisions(tmp_path, start(), counting, end(passed=True))
+    assert score_paths([log]).exit_code == 3
+
+
 def test_superseded_after_delivery_keeps_the_delivery(tmp_path: Path) -> None:
     later = fault(call=1, skipped="superseded", payload_sha256=None)
     score = served(tmp_path, later)
