@@ -24,6 +24,7 @@ type Ints = NDArray[np.int64]
 SUPERSEDED = "superseded"
 _LATENCY_CAP_US = 1e12
 _TOOL_SETS_KEPT = 32
+_ERRORS_KEPT = 3
 # Requests that only ask how many tokens a prompt has: nobody answers them as an agent, and they cost none.
 _COUNTING_PATHS = ("/count_tokens", ":countTokens")
 
@@ -61,7 +62,7 @@ class RunTrace:
     can_fire: bool = False
     agent_requests: int = 0
     has_calls: bool = False
-    errors: list[str] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
     quota: bool = False
     ended: str | None = None
     passed: bool | None = None
@@ -260,8 +261,8 @@ def _note(run: RunTrace, record: AnyRecord | Damaged) -> None:
 
 def _note_error(run: RunTrace, reason: str) -> None:
     # The first few say what is wrong; a run with a million errors must not hold a million texts.
-    if len(run.errors) < 3:
-        run.errors.append(reason)
+    if reason in run.errors or len(run.errors) < _ERRORS_KEPT:
+        run.errors[reason] = run.errors.get(reason, 0) + 1
 
 
 def can_fire(profile: Mapping[str, Any]) -> bool:

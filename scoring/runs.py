@@ -191,7 +191,10 @@ def _with_trace(run: Run, trace: RunTrace, folded: Folded) -> Run:
     # What was under way when the harness was killed or cut off could not be answered any more: no fault of
     # the injector, and such a run is a failure as it is.
     was_cut = run.ended in ("quota_cut", "restart_cut")
-    reasons = [f"injector error: {error}" for error in trace.errors]
+    reasons = [
+        f"injector error: {error}" + (f" ({times} times)" if times > 1 else "")
+        for error, times in trace.errors.items()
+    ]
     if not trace.started:
         reasons.append(NO_START)
     if undelivered and not was_cut:

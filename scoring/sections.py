@@ -89,18 +89,21 @@ def _exposure(exposure: Exposure) -> tuple[Section, ...]:
     counts = [
         ("exposed runs", f"{exposure.exposed_runs} of {exposure.runs}"),
         ("faults per run", f"{share(exposure.delivered_per_run)} delivered"),
-        ("tool calls", f"{exposure.calls}"),
-        ("decided", f"{exposure.decided}"),
-        ("applied", f"{exposure.applied}"),
-        ("delivered", f"{exposure.delivered}"),
-        ("undelivered", f"{exposure.undelivered} ({exposure.in_flight} in flight when their run was cut)"),
-        *((f"skipped: {printable(reason)}", f"{count}") for reason, count in exposure.skipped.items()),
-        ("superseded by the harness", f"{exposure.superseded}"),
-        ("back-references undone", f"{exposure.dereferenced}"),
-        ("slow, outside these figures", f"{exposure.slowed}"),
+        ("tool calls", str(exposure.calls)),
+        ("decided", str(exposure.decided)),
+        ("applied", str(exposure.applied)),
+        ("delivered", str(exposure.delivered)),
+    ]
+    exceptions = [
+        ("undelivered", exposure.undelivered),
+        ("of these in flight when their run was cut", exposure.in_flight),
+        *((f"skipped: {printable(reason)}", count) for reason, count in exposure.skipped.items()),
+        ("superseded by the harness", exposure.superseded),
+        ("back-references undone", exposure.dereferenced),
+        ("slow, outside these figures", exposure.slowed),
     ]
     return (
-        Section("Fault exposure", (), tuple(row for row in counts if not row[1].startswith("0 (0"))),
+        Section("Fault exposure", (), (*counts, *((name, str(n)) for name, n in exceptions if n))),
         _faults("Faults by timing · mode · persistence", exposure.by_sort),
         _faults("Faults by kind", exposure.by_kind),
         _faults("Faults by family", exposure.by_family),

@@ -172,9 +172,9 @@ def test_unjudged_runs_stay_in_n_as_failures_and_in_the_bound(tmp_path: Path) ->
 
 
 def test_an_error_record_makes_a_run_invalid(tmp_path: Path) -> None:
-    score = served(tmp_path, error())
+    score = served(tmp_path, error(), error())
     assert (score.strict, score.strict_bound, score.counts.invalid) == (0.0, 1.0, 1)
-    assert score.invalid_runs[0].reasons == ("injector error: rewrite: it broke",)
+    assert score.invalid_runs[0].reasons == ("injector error: rewrite: it broke (2 times)",)
     assert score.exit_code == 1
 
 
