@@ -72,10 +72,10 @@ class Count(Checked):
 
     ``is``: ``lines`` (how many the content has), ``first``, ``last`` and ``next`` (line numbers: of the
     first, of the last, and the one after it), ``left`` (how many lines are not shown), ``sum`` (of the
-    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, for people) or
+    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, as in ``1.5KB``) or
     ``plural`` (``one`` when what it is the plural ``of`` is 1, else ``many``).
 
-    ``times`` multiplies ``lines``; ``fixed`` sizes always show one decimal (``2.0KB``) and ``B`` for bytes.
+    ``times`` multiplies ``lines``.
     """
 
     group: str
@@ -84,7 +84,6 @@ class Count(Checked):
     one: str = ""
     many: str = "s"
     times: int = 1
-    fixed: bool = False
 
 
 class Envelope(Checked):

@@ -81,7 +81,7 @@ class Shown:
             case "sum":
                 return str(_sum(body))
             case "size":
-                return _size(len(body.encode("utf-8", "surrogatepass")), count.fixed)
+                return _size(len(body.encode("utf-8", "surrogatepass")))
             case "plural":
                 return count.one if (_sum(body) if count.of == "sum" else lines) == 1 else count.many
 
@@ -99,12 +99,11 @@ def _sum(body: str) -> int:
     return sum(int(match[1]) for match in _LAST_NUMBER.finditer(body))
 
 
-def _size(size: float, fixed: bool) -> str:
-    if size < 1024:
-        return f"{size:.0f}B" if fixed else f"{size:.0f} bytes"
-    unit = "KB" if size < 1024 * 1024 else "MB"
-    text = f"{size / (1024 if unit == 'KB' else 1024 * 1024):.1f}"
-    return (text if fixed else text.removesuffix(".0")) + unit
+def _size(size: int) -> str:
+    for unit, factor in (("MB", 1024 * 1024), ("KB", 1024)):
+        if size >= factor:
+            return f"{size / factor:.1f}{unit}"
+    return f"{size}B"
 
 
 def _numbered(numbering: Numbering, body: str) -> str:
