@@ -72,7 +72,7 @@ class Count(Checked):
 
     ``is``: ``lines`` (how many the content has), ``first``, ``last`` and ``next`` (line numbers: of the
     first, of the last, and the one after it), ``left`` (how many lines are not shown), ``sum`` (of the
-    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, as in ``1.5KB``) or
+    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, as ``1.5KB``) or
     ``plural`` (``one`` when what it is the plural ``of`` is 1, else ``many``).
 
     ``times`` multiplies ``lines``.
