@@ -79,6 +79,8 @@ class Delivery(Record, frozen=True, kw_only=True, tag="delivery"):
 
     conversation: str
     call_id: str
+    call_digest: str
+    nth: int
     payload_sha256: str
     upstream_status: int
     first: bool

@@ -39,7 +39,7 @@ def _lower(headers: http.Headers) -> Mapping[str, str]:
 
 
 class ChaosProxy:
-    """Makes tool calls fail on a seeded schedule; without an ``injector`` it makes one of mitmproxy's options."""
+    """Makes tool calls fail on a seeded schedule; without an ``injector`` one is made of the options."""
 
     def __init__(
         self,

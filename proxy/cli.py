@@ -8,14 +8,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from proxy import console
+from proxy import console, terminal
 from proxy.failures import friendly
 
 app = typer.Typer(
     name="chaosproxy",
     help=(
-        "A chaos monkey for coding agents: a proxy between an agent harness and its model endpoint that makes"
-        " tool calls fail on a seeded schedule, proves that each fault arrived, and scores what the agent did."
+        "A chaos monkey for coding agents: a proxy between an agent harness and its model endpoint that"
+        " makes tool calls fail on a seeded schedule, proves that each fault arrived, and scores what the"
+        " agent did."
         "\n\nWithout a command it serves: point a harness's base URL at it (the lines to export are printed),"
         " let the agent work, end with ctrl-C, and score the log."
     ),
@@ -135,7 +136,7 @@ def score(
     from scoring.text import score_text
 
     result = score_paths(paths, threshold=threshold, verdicts=verdicts)
-    console.write(score_json(result).decode() if json else score_text(result))
+    terminal.write(score_json(result).decode() if json else score_text(result))
     _exit(result.exit_code)
 
 
@@ -157,7 +158,7 @@ def report(
 
     result = score_paths(paths, threshold=threshold, verdicts=verdicts)
     write_report(result, output)
-    console.write(f"wrote {output}")
+    terminal.write(f"wrote {output}")
     _exit(result.exit_code)
 
 
@@ -171,12 +172,14 @@ def explain(
     """What the schedule says of one call, read as JSON from standard input.
 
     Only tool and arguments are needed:
-    echo '{"tool": "Read", "arguments": {"file_path": "a.txt"}, "harness": "claude-code"}' | chaosproxy explain
-    More fields: task_id, role, occurrence, k, and result to see what the model would be sent.
+
+    echo '{"tool": "Read", "arguments": {"file_path": "a.txt"}}' | chaosproxy explain --seed 7
+
+    More fields: harness, task_id, role, occurrence, k, and result to see what the model would be sent.
     """
     from proxy.explaining import explain_text
 
-    console.write(explain_text(seed, profile, sys.stdin.buffer.read(), as_json=json))
+    terminal.write(explain_text(seed, profile, sys.stdin.buffer.read(), as_json=json))
 
 
 @app.command()
@@ -237,7 +240,7 @@ def demo(
     """The whole job offline and without a key: small repair tasks, real faults, a score and a report."""
     from harness.demo_run import run_demo
 
-    _exit(run_demo(out, harness, seeds, console.Progress()))
+    _exit(run_demo(out, harness, seeds, terminal.Progress()))
 
 
 def main() -> None:

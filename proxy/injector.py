@@ -322,6 +322,8 @@ class Injector:
                     run_id=run.run_id,
                     conversation=exchange.conversation or "",
                     call_id=row.call_id,
+                    call_digest=row.call_digest,
+                    nth=row.nth,
                     payload_sha256=_sha256(row.payload or ""),
                     upstream_status=exchange.status or 0,
                     first=not row.delivered,

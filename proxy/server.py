@@ -152,7 +152,7 @@ class BackgroundServer:
         def act() -> None:
             try:
                 done.set_result(action())
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 done.set_exception(error)
 
         self._loop.call_soon_threadsafe(act)

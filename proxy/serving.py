@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from configs import dialects, load_profile
 from ledger.identity import package_version
-from proxy import console
+from proxy import terminal
 from proxy.injector import Injector, InjectorOptions
 from proxy.server import ProxyServer, serve_forever
 from proxy.service import ServiceSettings, check_reachable, open_service
@@ -59,7 +59,7 @@ def serve_until_stopped(options: ServeOptions) -> None:
             crash_at=_crash_at(),
         ),
     )
-    injector = open_service(settings, console.tell)
+    injector = open_service(settings, terminal.tell)
     server = ProxyServer(injector, upstreams, options.host, options.port, token=options.token)
     serve_forever(server, lambda port: _announce(options, profile, log, port))
     _say_goodbye(injector, log)
@@ -110,16 +110,16 @@ def _announce(options: ServeOptions, profile: Profile, log: Path, port: int) -> 
             lines += [f"  # {dialect.title}"]
             lines += [f"  {line.replace('{base_url}', base_url)}" for line in dialect.export]
     lines += ["", f"For several runs in one log, append /run/<run_id>: {base_url}/run/my-run"]
-    console.write("\n".join(lines))
+    terminal.write("\n".join(lines))
 
 
 def _say_goodbye(injector: Injector, log: Path) -> None:
     runs = [run for run in injector.runs.all() if run.started]
     if not runs:
-        console.write(f"ended: no agent request was recognised, nothing to score in {log}")
+        terminal.write(f"ended: no agent request was recognised, nothing to score in {log}")
         return
     invalid = sum(run.invalid for run in runs)
-    console.write(
+    terminal.write(
         f"ended: {len(runs)} run{'s' if len(runs) != 1 else ''}"
         + (f", {invalid} invalid" if invalid else "")
         + f"\nscore it with: chaosproxy score {log}"

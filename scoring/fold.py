@@ -190,7 +190,7 @@ class Fold:
             what = Cell(call.kind, call.family, call.timing, call.mode, call.persistence)
             cell = self._cells.setdefault(what, len(self._cells))
         if call.payload_sha256 is not None:
-            delivery = hash((place, call.payload_sha256)) or 1
+            delivery = hash((place, call.call_digest, call.nth, call.payload_sha256)) or 1
         if call.skipped is not None:
             skip = self._skips.setdefault(call.skipped, len(self._skips))
         key = hash((place, call.call_digest, call.nth))
@@ -200,7 +200,8 @@ class Fold:
         if delivery.upstream_status >= 400:
             return
         place = hash((run.index, delivery.conversation, delivery.call_id))
-        self._deliveries.append(place % BUCKETS, hash((place, delivery.payload_sha256)) or 1)
+        key = hash((place, delivery.call_digest, delivery.nth, delivery.payload_sha256)) or 1
+        self._deliveries.append(place % BUCKETS, key)
 
     def _request(self, run: RunTrace, request: Request) -> None:
         if request.protocol is None or request.path.endswith(_COUNTING_PATHS):

@@ -94,6 +94,8 @@ def delivery(run_id: str = "r1", call: int = 0, **changes: Any) -> records.Deliv
         "run_id": run_id,
         "conversation": "c1",
         "call_id": f"toolu_{call}",
+        "call_digest": f"{call:064x}",
+        "nth": 0,
         "payload_sha256": f"{call:063x}f",
         "upstream_status": 200,
         "first": True,

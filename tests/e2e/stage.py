@@ -1,0 +1,163 @@
+"""A stage for one real harness: scripted endpoint ← real proxy ← the harness, each over real sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from configs import load_profile
+from harness.adapter import Adapter, Job, Program
+from harness.adapters import adapter_named
+from harness.launch import Outcome
+from harness.npm import install
+from harness.received import Received
+from harness.script import Script
+from harness.scripted_model import ThreadedScriptedModel
+from harness.turns import ToolCall, ToolResult, Turn
+from proxy.injector import Injector, InjectorOptions
+from proxy.server import BackgroundServer, ProxyServer
+from proxy.service import ServiceSettings, open_service
+from proxy.upstream import parse_upstreams
+from scheduler.profile import Profile, parse_profile
+
+TIMEOUT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Speech:
+    """How one harness names the tools that the tests use."""
+
+    name: str
+    read: str
+    shell: str
+    path: str
+    command: str = "command"
+
+    def reads(self, path: str, call_id: str | None = None) -> ToolCall:
+        return ToolCall(self.read, {self.path: path}, call_id)
+
+    def runs(self, command: str, call_id: str | None = None) -> ToolCall:
+        return ToolCall(self.shell, {self.command: command}, call_id)
+
+    def tool(self, family: str) -> str:
+        return self.read if family == "read" else self.shell
+
+
+SPEECHES = {
+    "claude-code": Speech("claude-code", "Read", "Bash", "file_path"),
+    "pi": Speech("pi", "read", "bash", "path"),
+}
+
+
+@dataclass
+class Played:
+    """What came of one session. ``received``: what the endpoint was sent, the witness."""
+
+    outcome: Outcome
+    received: list[Received]
+    log: Path
+    workspace: Path
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def turns(self) -> list[Received]:
+        """The agent's requests, in order."""
+        return [request for request in self.received if request.is_agent]
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["event"] == event]
+
+    def decisions_of(self, tool: str) -> list[dict[str, Any]]:
+        return [record for record in self.of("decision") if record["tool"] == tool]
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def forced(*rules: Mapping[str, Any], **more: Any) -> Profile:
+    """A profile that fires what the rules say and nothing else."""
+    return parse_profile({"name": "forced", "rate": 0, "force": list(rules), **more}, "test")
+
+
+def result_of(request: Received, call: int) -> ToolResult:
+    """The result of the ``call``-th call of the conversation, as the endpoint received it."""
+    view = request.conversation
+    assert view is not None
+    wanted = view.calls[call]
+    return next(result for turn in view.turns for result in turn.results if result.call_id == wanted.call_id)
+
+
+@contextmanager
+def serving(
+    folder: Path, profile: Profile, seed: int, upstream: str, options: InjectorOptions | None = None
+) -> Iterator[tuple[BackgroundServer, Injector]]:
+    """A proxy in this process, on a free port."""
+    settings = ServiceSettings(
+        seed, profile, parse_upstreams([upstream]), folder / "decisions.jsonl",
+        options=options or InjectorOptions(),
+    )  # fmt: skip
+    injector = open_service(settings, lambda _line: None)
+    with BackgroundServer(ProxyServer(injector, settings.upstreams, "127.0.0.1", 0)) as server:
+        yield server, injector
+
+
+class Stage:
+    """One installed harness, ready to play scripts."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.speech = SPEECHES[name]
+        self.folder = folder
+        self.adapter: Adapter = adapter_named(name)
+        recipe = self.adapter.recipe
+        assert recipe is not None
+        self.program: Program = install(recipe, lambda _line: None)
+        self.workspace = folder / "workspace"
+        self.home = folder / "home"
+        self.workspace.mkdir()
+        self.home.mkdir()
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            (self.workspace / name).write_text(text, encoding="utf-8")
+
+    def start(self, base_url: str, prompt: str = "Do the task.", **job: Any) -> Outcome:
+        """The harness, once, in the stage's workspace and home."""
+        launch = self.adapter.launch(self.program, Job(base_url, prompt, self.workspace, self.home, **job))
+        return launch.run(TIMEOUT_S)
+
+    def play(
+        self,
+        turns: list[Turn],
+        profile: Profile | str,
+        *,
+        seed: int = 7,
+        log: str = "log",
+        options: InjectorOptions | None = None,
+        base: Callable[[str], str] = lambda url: url,
+        **job: Any,
+    ) -> Played:
+        """One session of the harness against a script, through a proxy."""
+        folder = self.folder / log
+        chosen = load_profile(profile) if isinstance(profile, str) else profile
+        with (
+            ThreadedScriptedModel(Script(tuple(turns))) as model,
+            serving(folder, chosen, seed, model.url, options) as (server, _),
+        ):
+            outcome = self.start(base(f"http://127.0.0.1:{server.port}"), **job)
+            received = list(model.received)
+        played = Played(outcome, received, folder / "decisions.jsonl", self.workspace)
+        return replace(played, records=read_log(played.log))
+
+
+def call_turns(*batches: ToolCall | tuple[ToolCall, ...]) -> list[Turn]:
+    """One turn per call (or batch of parallel calls); the script then ends with a text of its own."""
+    return [
+        Turn("Next.", batch if isinstance(batch, tuple) else (batch,), step=index)
+        for index, batch in enumerate(batches)
+    ]
