@@ -32,7 +32,7 @@ class Places:
     def abstract(self, text: str) -> str:
         """``text`` with each of these directories replaced by ``{ws}``, ``{tmp}`` or ``{home}``."""
         pattern, names = _places_pattern(self)
-        if pattern is None:
+        if pattern is None or not any(path in text for path in names):
             return text
         return pattern.sub(lambda match: names[match.group()], text)
 
@@ -67,13 +67,21 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _abstract_values(value: Any, places: Places) -> Any:
+# Deeper nesting enters as text: how deep a parser can go must not decide what a call's digest is.
+_DEEPEST = 100
+
+
+def _abstract_values(value: Any, places: Places, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise _NotCanonical("nested too deep")
     if isinstance(value, str):
         return places.abstract(value)
     if isinstance(value, list):
-        return [_abstract_values(item, places) for item in value]
+        return [_abstract_values(item, places, depth + 1) for item in value]
     if isinstance(value, dict):
-        return {key: _abstract_values(item, places) for key, item in value.items()}
+        return _object_without_duplicates(
+            [(places.abstract(key), _abstract_values(item, places, depth + 1)) for key, item in value.items()]
+        )
     return value
 
 
@@ -88,10 +96,10 @@ def canonical_arguments(
     RFC 8785 JSON of ``arguments`` (UTF-8 JSON text as sent) after the machine's own directories are made
     abstract and the top-level fields that are ``volatile``, or equal to a default that the harness adds,
     are dropped. What is not JSON, or not RFC 8785 (duplicate keys, integers beyond 2**53, lone surrogates),
-    enters as an ASCII-escaped JSON string of its text.
+    or nested deeper than 100 levels, enters as an ASCII-escaped JSON string of its text.
     """
     try:
-        value = json.loads(arguments, object_pairs_hook=_object_without_duplicates)
+        value = json.loads(arguments.decode("utf-8"), object_pairs_hook=_object_without_duplicates)
         if isinstance(value, dict):
             value = {
                 key: item
@@ -105,8 +113,8 @@ def canonical_arguments(
 
 
 def _same(default: Any, value: Any) -> bool:
-    # In Python True == 1; in JSON it is not.
-    return type(default) is type(value) and bool(default == value)
+    # In Python True == 1, in JSON it is not; in JSON 1 and 1.0 are one number.
+    return rfc8785.dumps(default) == rfc8785.dumps(value)
 
 
 def call_digest(canonical: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What the schedule says of one call, and what the model would see of it: the draw and its payload together."""
+"""What the schedule says of one call, and what the model would see of it: draw and payload together."""
 
 from __future__ import annotations
 

@@ -5,31 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_args
 
 import rfc8785
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from scheduler.call import FAMILIES, Family, Identity
 from scheduler.faults import KINDS
+from scheduler.form import Checked
 from scheduler.nearest import unknown
 
 
 class ProfileError(ValueError):
     """A profile that cannot be used; the message says where it is wrong and what would be right."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in data:
-                if key not in cls.model_fields:
-                    raise ValueError(unknown("key", str(key), cls.model_fields))
-        return data
 
 
 def _known_kind(kind: str) -> str:
@@ -44,11 +32,18 @@ def _known_family(family: str) -> str:
     return family
 
 
-class PersistenceWeights(_Model):
+# Strict, so that "rate: true" or a number in quotes is an error and not 1.
+_Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
+_Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(strict=True, ge=0)]
+_AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
+
+
+class PersistenceWeights(Checked):
     """How faults split into those that pass and those that stay; only the ratio counts."""
 
-    transient: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    permanent: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    transient: _Weight = 1.0
+    permanent: _Weight = 0.0
 
     @model_validator(mode="after")
     def _some(self) -> Self:
@@ -57,20 +52,24 @@ class PersistenceWeights(_Model):
         return self
 
 
-class KindSettings(_Model):
-    """Settings of the kinds that have any."""
+class KindSettings(Checked):
+    """Settings of a kind: ``lines`` that a cut result keeps, ``seconds`` that a slow one waits."""
 
-    lines: int | None = Field(default=None, ge=0, description="truncated: keep this many lines")
-    seconds: float | None = Field(default=None, gt=0, le=600, description="slow: wait this long")
+    lines: _AtLeastOne | None = None
+    seconds: Annotated[float, Field(strict=True, gt=0, le=600)] | None = None
+
+    def given(self) -> list[str]:
+        """The names of the settings that are set."""
+        return [name for name in type(self).model_fields if getattr(self, name) is not None]
 
 
-class ForceRule(_Model):
+class ForceRule(Checked):
     """One fault by hand: on the ``nth`` call (from 1) of a family or tool, or on calls whose canonical
     arguments ``match`` a regular expression; with both, on the nth of those that match."""
 
     family: Family | None = None
     tool: str | None = None
-    nth: int | None = Field(default=None, ge=1)
+    nth: _AtLeastOne | None = None
     match: str | None = None
     kind: str
 
@@ -102,22 +101,23 @@ class ForceRule(_Model):
         return self
 
     def matches(self, canonical: str) -> bool:
+        """Whether the rule's pattern is found in a call's canonical arguments."""
         return self.match is None or re.search(self.match, canonical) is not None
 
 
-class Profile(_Model):
+class Profile(Checked):
     """A resolved profile. Rates are probabilities per call; weights are relative, per family and kind."""
 
     name: str = Field(min_length=1)
     description: str = ""
-    rate: float = Field(ge=0, le=1)
-    rates: dict[Family, float] = Field(default_factory=dict)
-    weights: dict[Family, dict[str, float]] = Field(default_factory=dict)
+    rate: _Rate
+    rates: dict[Family, _Rate] = Field(default_factory=dict)
+    weights: dict[Family, dict[str, _Weight]] = Field(default_factory=dict)
     persistence: PersistenceWeights = PersistenceWeights()
     identity: Identity = "content"
-    skip_first: int = Field(default=0, ge=0)
-    max_faults: int | None = Field(default=None, ge=0)
-    min_gap: int = Field(default=0, ge=0)
+    skip_first: _Count = 0
+    max_faults: _Count | None = None
+    min_gap: _Count = 0
     kinds: dict[str, KindSettings] = Field(default_factory=dict)
     force: tuple[ForceRule, ...] = ()
 
@@ -128,25 +128,22 @@ class Profile(_Model):
             _known_family(str(family))
         return value
 
-    @field_validator("rates")
+    @field_validator("identity", mode="before")
     @classmethod
-    def _rates(cls, value: dict[Family, float]) -> dict[Family, float]:
-        for family, rate in value.items():
-            if not 0 <= rate <= 1:
-                raise ValueError(f"the rate of {family} is a probability, 0 to 1, not {rate}")
+    def _identity(cls, value: Any) -> Any:
+        if value not in get_args(Identity):
+            raise ValueError(unknown("identity", str(value), get_args(Identity)))
         return value
 
     @field_validator("weights")
     @classmethod
     def _weights(cls, value: dict[Family, dict[str, float]]) -> dict[Family, dict[str, float]]:
         for family, weights in value.items():
-            for kind, weight in weights.items():
+            for kind in weights:
                 _known_kind(kind)
                 if family not in KINDS[kind].families:
                     fits = ", ".join(k.name for k in KINDS.values() if family in k.families)
                     raise ValueError(f"kind {kind!r} does not fit family {family!r}: what fits is {fits}")
-                if not 0 <= weight < float("inf"):
-                    raise ValueError(f"the weight of {kind} for {family} must be 0 or more, not {weight}")
         return value
 
     @field_validator("kinds", mode="before")
@@ -156,10 +153,22 @@ class Profile(_Model):
             _known_kind(str(kind))
         return value
 
+    @field_validator("kinds")
+    @classmethod
+    def _listened_to(cls, value: dict[str, KindSettings]) -> dict[str, KindSettings]:
+        for kind, settings in value.items():
+            for name in settings.given():
+                if name not in KINDS[kind].settings:
+                    has = ", ".join(sorted(KINDS[kind].settings)) or "none"
+                    raise ValueError(f"kind {kind!r} has no setting {name!r}: it has {has}")
+        return value
+
     def rate_of(self, family: str) -> float:
+        """The probability that a call of ``family`` fails."""
         return self.rates.get(family, self.rate)  # type: ignore[call-overload, no-any-return]
 
     def weights_of(self, family: str) -> dict[str, float]:
+        """kind → weight for calls of ``family``."""
         return self.weights.get(family, {})  # type: ignore[call-overload, no-any-return]
 
     def live_kinds(self) -> dict[Family, tuple[str, ...]]:
@@ -172,7 +181,8 @@ class Profile(_Model):
 
     @property
     def can_fire(self) -> bool:
-        return bool(self.live_kinds() or self.force)
+        """Whether any call can fail under this profile."""
+        return bool(self.force) or (bool(self.live_kinds()) and self.max_faults != 0)
 
     @cached_property
     def counts(self) -> bool:
@@ -203,7 +213,8 @@ def parse_profile(data: Any, source: str) -> Profile:
     if not profile.can_fire and profile.name != "off":
         raise ProfileError(
             f"{source}: this profile can fire nothing (no family has both a rate above 0 and a kind with a"
-            " weight above 0, and there is no force rule); use the profile 'off' for a run without faults"
+            " weight above 0, or max_faults is 0, and there is no force rule); use the profile 'off' for a"
+            " run without faults"
         )
     return profile
 

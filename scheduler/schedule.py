@@ -29,7 +29,12 @@ Limit = Literal["no_fit", "skip_first", "max_faults", "min_gap"]
 
 
 class Standing(NamedTuple):
-    """Where a call stands in its conversation, for the limits of a profile that count."""
+    """Where a call stands in its conversation, for the limits of a profile that count.
+
+    ``calls_before`` and ``faults_before`` count the calls before it and the faults that were not held back;
+    ``calls_since_fault`` is how many calls stand between the last such fault and this one (None: there was
+    none); ``rule_hits[i]`` of how many calls before it force rule ``i`` spoke.
+    """
 
     calls_before: int = 0
     faults_before: int = 0
@@ -42,7 +47,9 @@ class Draw:
     """What the schedule says of one call.
 
     ``key`` is the one that everything was drawn from (for a permanent call, the key without its count).
-    ``limited`` names the limit of the profile that keeps a fault that fired from being applied. Where the
+    A draw under its rate fires only when the profile has a kind for it. ``limited`` says what keeps a fault
+    that fired from being applied: a limit of the profile, or ``no_fit`` when a rule forces a kind that cannot
+    be done to this call. A forced fault is transient and stands above the limits. Where the
     profile looks at where a call stands, ``standing`` and ``rules`` (which force rules speak of this call)
     are kept, so that the draw can be checked from the log alone.
     """
@@ -68,7 +75,10 @@ def draw(
     fitting: Iterable[str],
     standing: Standing = Standing(),  # noqa: B008 - immutable
 ) -> Draw:
-    """Draws ``call``. ``fitting``: the kinds that can be done to this call here (no gap, family fits)."""
+    """Draws ``call``. ``fitting``: the kinds that can be done to this call here (no gap, family fits).
+
+    Raises ``ValueError`` when ``seed`` is not in [0, 2**64).
+    """
     rules = tuple(rule_fits(rule, call) for rule in profile.force)
     return draw_as_ruled(seed, profile, task_id, role, call, fitting, standing, rules)
 
@@ -88,13 +98,24 @@ def draw_as_ruled(
     persistence = _persistence(seed, profile, key)
     base = key[:-1] if persistence == "permanent" and profile.identity == "content" else key
     rate = profile.rate_of(call.family)
-    chance = u(b"fire", base, seed)
     kept = standing if profile.counts else None
 
     rule = forced_by(profile, rules, standing.rule_hits)
     if rule is not None:
-        return Draw(key, chance, rate, True, rule.kind, "transient", forced=True, standing=kept, rules=rules)
+        return Draw(
+            key,
+            u(b"fire", key, seed),
+            rate,
+            fired=True,
+            kind=rule.kind,
+            persistence="transient",
+            forced=True,
+            limited=None if rule.kind in fitting else "no_fit",
+            standing=kept,
+            rules=rules,
+        )
 
+    chance = u(b"fire", base, seed)
     weights = profile.weights_of(call.family)
     kind = None
     if chance < rate:
@@ -127,7 +148,7 @@ def _kind(seed: int, key: Key, weights: Mapping[str, float]) -> str | None:
         return None
     return min(
         sorted(weights),
-        key=lambda kind: -math.log1p(-u(b"kind", (*key, kind), seed)) / weights[kind],
+        key=lambda kind: -math.log(1.0 - u(b"kind", (*key, kind), seed)) / weights[kind],
     )
 
 
