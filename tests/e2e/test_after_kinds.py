@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 
 import pytest
 
+from configs import dialect
 from harness.turns import ToolCall
 from scheduler.faults import KINDS
 from tests.e2e.stage import SPEECHES, Played, Speech, Stage, call_turns, forced, result_of
@@ -57,12 +60,15 @@ def test_the_payload_reaches_the_model_and_stays(
     assert len(later) == 3
     shown = [result_of(request, 0).text for request in later]
     assert len(set(shown)) == 1, "the payload differs from turn to turn"
-    # The true text went to the harness, and from there never to the model.
-    true_lines = {line for line in _TEXT.splitlines() if line.strip()}
-    kept = sum(line in shown[0] for line in true_lines)
-    assert kept < len(true_lines)
-    if KINDS[kind].mode(_form(harness, family)) == "implicit":
-        assert "Error" not in shown[0]
+    # The endpoint received what the log says that it was sent, and never what the tool printed.
+    own, _ = dialect(harness).split_appended(shown[0])
+    assert hashlib.sha256(own.encode()).hexdigest() == decision["payload_sha256"]
+    assert decision["payload_sha256"] != decision["original_sha256"]
+    for request in later:
+        assert _as_json(_TEXT) not in request.body.decode()
+        assert _as_json("".join(f"{n}\t{x}" for n, x in enumerate(_TEXT.splitlines(True), 1))) not in (
+            request.body.decode()
+        )
     for word in ("inject", "chaos", "fault"):
         assert word not in shown[0].lower()
 
@@ -75,11 +81,8 @@ def test_the_payload_reaches_the_model_and_stays(
         assert effect.read_text() == "done\n", "an after-fault lets the tool do its work, once"
 
 
-def _form(harness: str, family: str):  # type: ignore[no-untyped-def]
-    from configs import dialect
-
-    speech = SPEECHES[harness]
-    return dialect(harness).form(speech.tool(family), family)
+def _as_json(text: str) -> str:
+    return json.dumps(text.strip())[1:-1]
 
 
 @pytest.mark.parametrize("harness", SPEECHES)
