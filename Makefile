@@ -33,7 +33,7 @@ lint: $(STAMP)  ## ruff, mypy and the import rules
 	$(BIN)/lint-imports
 
 bench: $(STAMP)  ## what the proxy costs, as ratios measured in one run
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(BENCH_ARGS)
 
 harnesses: $(STAMP)  ## brings the harness programs that the tests drive into the cache
 	$(BIN)/python -m harness.install claude-code pi
