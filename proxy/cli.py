@@ -214,14 +214,22 @@ def doctor(
 @app.command()
 @friendly
 def profiles() -> None:
-    """The shipped profiles, and which fault kind fits which tool family."""
+    """The shipped profiles, and which fault kind fits which tool family.
+
+    Serve with one by its name, `chaosproxy --profile severe`, or with a YAML file of your own by its path:
+    rate, rates and kind weights per family, limits and forced faults are described in docs/profiles.md.
+    """
     console.show_profiles()
 
 
 @app.command()
 @friendly
 def harnesses() -> None:
-    """The harnesses that are known, and which of them are installed."""
+    """The harnesses that are known, and which of them are installed.
+
+    Any other harness that speaks a known protocol can be used as well: its faults are then worded in a
+    generic way, which is said at its first request. `chaosproxy doctor HARNESS` looks at one closely.
+    """
     console.show_harnesses()
 
 

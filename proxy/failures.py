@@ -7,6 +7,10 @@ import sys
 from collections.abc import Callable
 
 
+class UsageError(ValueError):
+    """Options or input that cannot be used; the message says what to change."""
+
+
 def _known() -> tuple[type[Exception], ...]:
     from configs import ConfigError
     from harness.adapter import HarnessError
@@ -14,7 +18,6 @@ def _known() -> tuple[type[Exception], ...]:
     from ledger.reading import ReadingError
     from proxy.server import ServerError
     from proxy.service import ServiceError
-    from proxy.serving import UsageError
     from proxy.upstream import UpstreamError
     from scheduler.dialect import DialectError
     from scheduler.profile import ProfileError

@@ -12,15 +12,12 @@ from typing import Literal, cast
 from configs import dialects, load_profile
 from ledger.identity import package_version
 from proxy import terminal
+from proxy.failures import UsageError
 from proxy.injector import Injector, InjectorOptions
 from proxy.server import ProxyServer, serve_forever
 from proxy.service import ServiceSettings, check_reachable, open_service
 from proxy.upstream import parse_upstreams
 from scheduler.profile import Profile
-
-
-class UsageError(ValueError):
-    """Options that do not go together; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
