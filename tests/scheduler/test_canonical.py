@@ -31,7 +31,8 @@ def test_rfc_8785_section_3_2_2() -> None:
 
 def test_rfc_8785_section_3_2_3_sorts_by_utf_16() -> None:
     given_text = r"""{"\u20ac": "Euro Sign", "\r": "Carriage Return",
-      "\ufb33": "Hebrew Letter Dalet With Dagesh", "1": "One", "\ud83d\ude00": "Emoji: Grinning Face", "\u0080": "Control",
+      "\ufb33": "Hebrew Letter Dalet With Dagesh", "1": "One",
+      "\ud83d\ude00": "Emoji: Grinning Face", "\u0080": "Control",
       "\u00f6": "Latin Small Letter O With Diaeresis"}"""
     assert list(json.loads(canonical(given_text)).values()) == [
         "Carriage Return",
