@@ -33,7 +33,7 @@ from proxy.service import ServiceSettings, open_service
 from proxy.upstream import parse_upstreams
 from scoring.report import write_report
 from scoring.score import score_paths
-from scoring.text import score_text
+from scoring.text import score_lines, score_text
 
 PROFILE = "moderate"
 _MANNERS: tuple[Manner, ...] = ("careful", "naive")
@@ -74,14 +74,17 @@ def run_demo(out: Path | None, harness: str, seeds: int, progress: Progress) -> 
         f"{len(cells)} runs each of a careful and a naive agent ({harness}), profile {PROFILE}, into {folder}"
     )
     failed = False
+    lines: list[str] = []
     total = len(cells) * len(_MANNERS)
     for index, manner in enumerate(_MANNERS):
         _run_arm(folder / manner, manner, harness, cells, progress, done=index * len(cells), total=total)
     for manner in _MANNERS:
         score = score_paths([folder / manner], threshold=None, verdicts=None)
         write_report(score, folder / manner / "report.html", label="demo")
-        progress.say(f"\n{manner} agent: {folder / manner}/report.html\n{score_text(score)}")
+        progress.say(f"\n{manner} agent\n{score_text(score)}")
+        lines += [f"{manner} agent: {folder / manner / 'report.html'}", *score_lines(score)]
         failed = failed or score.exit_code == 1 or not _anything_arrived(folder / manner)
+    progress.say("\n" + "\n".join(lines))
     return 1 if failed else 0
 
 
