@@ -7,32 +7,36 @@ message that follows, with a string or a list of blocks as content and an option
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import orjson
 
-from proxy.protocols.history import SEPARATORS, all_items, cut, length, offset_in, string, value_of
-from proxy.protocols.sse import SseEvent, SseReader
-from proxy.protocols.text import json_string, text_of
+from proxy.protocols.anthropic_responses import JsonReader, StreamReader
+from proxy.protocols.history import (
+    SEPARATORS,
+    all_items,
+    cut,
+    decoded,
+    length,
+    offset_in,
+    string,
+    string_or_empty,
+    value_of,
+)
+from proxy.protocols.text import json_string, text_of, without_lone_surrogates
 from proxy.protocols.wire import (
     KEEP,
     REMOVE,
-    CallDone,
     Edit,
-    Finished,
-    Frame,
     Item,
     ParsedRequest,
     Part,
     PartPlan,
-    ResponseEvent,
     ResponseReader,
     SeenCall,
     SeenResult,
     Span,
-    Usage,
-    UsageSeen,
     WireError,
 )
 
@@ -62,16 +66,13 @@ class _Block(msgspec.Struct):
     content: _Raw = _NONE
     is_error: _Raw = _NONE
     text: _Raw = _NONE
-    thinking: _Raw = _NONE
-    signature: _Raw = _NONE
-    source: _Raw = _NONE
-    data: _Raw = _NONE
 
 
 _top = msgspec.json.Decoder(_Top)
 _message = msgspec.json.Decoder(_Message)
 _block = msgspec.json.Decoder(_Block)
 _raws = msgspec.json.Decoder(list[_Raw])
+_fields = msgspec.json.Decoder(dict[str, _Raw])
 
 
 def _blocks(content: _Raw, at: int) -> list[tuple[Span, _Block]]:
@@ -79,11 +80,11 @@ def _blocks(content: _Raw, at: int) -> list[tuple[Span, _Block]]:
     whole = bytes(content)
     found: list[tuple[Span, _Block]] = []
     inside = 1
-    for element in _raws.decode(whole):
+    for element in decoded(_raws, whole):
         while whole[inside] in SEPARATORS:
             inside += 1
         end = inside + length(element)
-        found.append((Span(at + inside, at + end), _block.decode(element)))
+        found.append((Span(at + inside, at + end), decoded(_block, element)))
         inside = end
     return found
 
@@ -96,16 +97,24 @@ def _flag(raw: _Raw) -> bool | None:
     return {b"true": True, b"false": False}.get(bytes(raw))
 
 
+def _may_hold_tools(content: _Raw) -> bool:
+    """Whether a content list can have a tool's block: an ASCII letter can also be written as an escape."""
+    if not _opens_with(content, b"["):
+        return False
+    raw = bytes(content)
+    return b'"tool_' in raw or b"\\u00" in raw
+
+
 def _parse_item(at: Span, raw: _Raw) -> Item:
-    message = _message.decode(raw)
+    message = decoded(_message, raw)
     calls: list[SeenCall] = []
     results: list[SeenResult] = []
-    if _opens_with(message.content, b"[") and b'"tool_' in bytes(message.content):
+    if _may_hold_tools(message.content):
         for span, block in _blocks(message.content, at.start + value_of(message.content, raw, b"content")):
             if block.type == "tool_use" and message.role == "assistant":
-                calls.append(SeenCall(string(block.id), string(block.name), span))
+                calls.append(SeenCall(string_or_empty(block.id), string_or_empty(block.name), span))
             elif block.type == "tool_result":
-                results.append(SeenResult(string(block.tool_use_id), span, _flag(block.is_error)))
+                results.append(SeenResult(string_or_empty(block.tool_use_id), span, _flag(block.is_error)))
     return Item(at, message.role, tuple(calls), tuple(results))
 
 
@@ -115,30 +124,35 @@ def _parts(content: _Raw, at: int) -> tuple[Part, ...]:
         return (Part(Span(at, at + length(content)), text_of(bytes(content))),)
     if _opens_with(content, b"["):
         return tuple(
-            Part(span, text_of(bytes(block.text)) if block.type == "text" else None)
+            Part(span, text_of(bytes(block.text)) if block.type == "text" and length(block.text) else None)
             for span, block in _blocks(content, at)
         )
     return ()
 
 
-# What an item is, whatever a turn does to it: the fields in a fixed order, cache marks left out.
-_FIELDS = (
-    "id", "name", "input", "tool_use_id", "is_error", "text", "thinking", "signature", "source", "data",
-)  # fmt: skip
+def _essence(raw: _Raw | bytes, depth: int) -> bytes:
+    """An object with its fields in the order of their names, the cache mark left out. All else counts: a
+    field that nobody knows here can still be what makes two histories different."""
+    fields = []
+    for name, value in sorted(decoded(_fields, raw).items()):
+        if name != "cache_control":
+            # A message has blocks, a result in it has blocks, and that is as deep as it goes.
+            inner = _content_essence(value, depth) if name == "content" and depth < 2 else bytes(value)
+            fields.append(json_string(name) + b":" + inner)
+    return b"{" + b",".join(fields) + b"}"
 
 
-def _content_essence(content: _Raw, out: list[bytes]) -> None:
+def _content_essence(content: _Raw, depth: int) -> bytes:
+    """A string is one block of text."""
     if _opens_with(content, b'"'):
-        out += (b"\x00text\x00", bytes(content))
-    elif _opens_with(content, b"["):
-        for element in _raws.decode(content):
-            block = _block.decode(element)
-            out.append(b"\x00" + block.type.encode() + b"\x00")
-            out += (bytes(getattr(block, name)) for name in _FIELDS)
-            if length(block.content):
-                _content_essence(block.content, out)
-    else:
-        out.append(bytes(content))
+        return b'[{"text":' + bytes(content) + b',"type":"text"}]'
+    if not _opens_with(content, b"["):
+        return bytes(content)
+    blocks = (
+        _essence(element, depth + 1) if _opens_with(element, b"{") else bytes(element)
+        for element in decoded(_raws, content)
+    )
+    return b"[" + b",".join(blocks) + b"]"
 
 
 class AnthropicMessages:
@@ -147,18 +161,22 @@ class AnthropicMessages:
     name = "anthropic"
 
     def kind_of(self, path: str) -> Literal["generate", "count"] | None:
-        if path.endswith("/messages"):
+        if path.endswith("/v1/messages"):
             return "generate"
-        return "count" if path.endswith("/messages/count_tokens") else None
+        return "count" if path.endswith("/v1/messages/count_tokens") else None
 
     def parse_request(self, body: bytes, previous: ParsedRequest | None) -> ParsedRequest:
-        found = cut(body, _top.decode, "messages", previous)
+        try:
+            found = cut(body, _top.decode, "messages", previous)
+        except WireError:
+            # Places are the same in what is parsed instead; what leaves is spliced from the body that came.
+            body, given = without_lone_surrogates(body), body
+            if body is given:
+                raise
+            found = cut(body, _top.decode, "messages", previous)
         if not _opens_with(found.history, b"["):
             raise WireError("messages is not a list")
-        try:
-            new = [_parse_item(at, raw) for at, raw in found.new]
-        except msgspec.DecodeError as error:
-            raise WireError(f"unexpected shape in messages: {error}") from None
+        new = [_parse_item(at, raw) for at, raw in found.new]
         top: _Top = found.top
         return ParsedRequest(
             body=body,
@@ -172,24 +190,21 @@ class AnthropicMessages:
         )
 
     def essence(self, item: bytes) -> bytes:
-        message = _message.decode(item)
-        out = [message.role.encode()]
-        _content_essence(message.content, out)
-        return b"".join(out)
+        return _essence(item, 0)
 
     def call_arguments(self, request: ParsedRequest, call: SeenCall) -> bytes:
-        return bytes(_block.decode(request.slice(call.at)).input) or b"{}"
+        return bytes(decoded(_block, request.slice(call.at)).input) or b"{}"
 
     def result_parts(self, request: ParsedRequest, result: SeenResult) -> tuple[Part, ...]:
         raw = request.slice(result.at)
-        content = _block.decode(raw).content
+        content = decoded(_block, raw).content
         if not length(content):
             return ()
         return _parts(content, result.at.start + offset_in(content, raw))
 
     def texts(self, request: ParsedRequest, item: Item) -> tuple[Part, ...]:
         raw = request.slice(item.at)
-        content = _message.decode(raw).content
+        content = decoded(_message, raw).content
         if not length(content):
             return ()
         parts = _parts(content, item.at.start + offset_in(content, raw))
@@ -203,7 +218,7 @@ class AnthropicMessages:
         raw = request.slice(part.at)
         start, end = 0, len(raw)
         if raw[:1] != b'"':
-            inner = _block.decode(raw).text
+            inner = decoded(_block, raw).text
             start = offset_in(inner, raw)
             end = start + length(inner)
         at = request.base + part.at.start
@@ -218,7 +233,7 @@ class AnthropicMessages:
         is_error: bool | None,
     ) -> list[Edit]:
         raw = request.slice(result.at)
-        block = _block.decode(raw)
+        block = decoded(_block, raw)
         at = request.base + result.at.start
         edits: list[Edit] = []
         if not parts and not length(block.content):
@@ -244,12 +259,9 @@ class AnthropicMessages:
     ) -> list[Edit]:
         # An empty text block is refused by the API; an empty list of blocks is not.
         plan = [REMOVE if entry == "" else entry for entry in plan]
-        if REMOVE not in plan and len(plan) == len(parts):
-            return [
-                self._part_edit(request, part, entry)
-                for part, entry in zip(parts, plan, strict=True)
-                if isinstance(entry, str)
-            ]
+        texts = {i: entry for i, entry in enumerate(plan) if isinstance(entry, str)}
+        if REMOVE not in plan and len(plan) == len(parts) and all(parts[i].text is not None for i in texts):
+            return [self._part_edit(request, parts[i], entry) for i, entry in texts.items()]
         kept: list[bytes] = []
         for i, entry in enumerate(plan):
             if entry is REMOVE:
@@ -275,7 +287,7 @@ class AnthropicMessages:
         return "\n".join(texts)
 
     def reader(self, content_type: str) -> ResponseReader:
-        return _StreamReader() if "event-stream" in content_type else _JsonReader()
+        return StreamReader() if "event-stream" in content_type else JsonReader()
 
     def error_body(self, status: int, message: str) -> bytes:
         kind = {400: "invalid_request_error", 402: "billing_error", 413: "request_too_large"}.get(
@@ -294,125 +306,3 @@ def _edit_flag(raw: bytes, block: _Block, at: int, is_error: bool | None) -> lis
         return [Edit(start, start + length(block.is_error), new)]
     end = at + len(raw) - 1
     return [Edit(end, end, b',"is_error":' + new)]
-
-
-def _usage(value: Any) -> Usage:
-    if not isinstance(value, dict):
-        return Usage()
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    counts = (value.get(name) for name in names)
-    return Usage(*(count if isinstance(count, int) else None for count in counts))
-
-
-def _merged(old: Usage, new: Usage) -> Usage:
-    """Streamed counts are cumulative: a later count stands for the whole, one not said again stays."""
-    return Usage(*(b if b is not None else a for a, b in zip(old, new, strict=True)))
-
-
-class _Open:
-    """A tool_use block that is being streamed."""
-
-    __slots__ = ("call_id", "given", "pieces", "tool")
-
-    def __init__(self, call_id: str, tool: str, given: bytes) -> None:
-        self.call_id = call_id
-        self.tool = tool
-        self.given = given
-        self.pieces: list[str] = []
-
-    def done(self) -> CallDone:
-        return CallDone(
-            self.call_id, self.tool, "".join(self.pieces).encode("utf-8", "surrogatepass") or self.given
-        )
-
-
-class _StreamReader:
-    """SSE. Only frames that can open or close a call, or carry usage, are decoded."""
-
-    def __init__(self) -> None:
-        self._sse = SseReader()
-        self._open: dict[int, _Open] = {}
-        self._usage = Usage()
-        self._model: str | None = None
-        self._stop: str | None = None
-
-    def feed(self, chunk: bytes) -> list[Frame]:
-        return [Frame(event.raw, self._read(event)) for event in self._sse.feed(chunk)]
-
-    def close(self) -> list[Frame]:
-        return [Frame(event.raw, self._read(event)) for event in self._sse.close()]
-
-    def _read(self, event: SseEvent) -> tuple[ResponseEvent, ...]:
-        data = event.data
-        if not data or b'"text_delta"' in data[:160] or b'"thinking_delta"' in data[:160]:
-            return ()
-        try:
-            value = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise WireError(f"an event of the response is not JSON: {error}") from None
-        if not isinstance(value, dict):
-            return ()
-        match value.get("type"):
-            case "message_start":
-                message = value.get("message") or {}
-                self._model = message.get("model")
-                self._usage = _merged(self._usage, _usage(message.get("usage")))
-                return (UsageSeen(self._usage),)
-            case "content_block_start":
-                block = value.get("content_block") or {}
-                if block.get("type") == "tool_use":
-                    given = orjson.dumps(block.get("input") or {})
-                    self._open[value.get("index", 0)] = _Open(
-                        str(block.get("id", "")), str(block.get("name", "")), given
-                    )
-            case "content_block_delta":
-                opened = self._open.get(value.get("index", 0))
-                if opened is not None:
-                    opened.pieces.append(str((value.get("delta") or {}).get("partial_json", "")))
-            case "content_block_stop":
-                opened = self._open.pop(value.get("index", 0), None)
-                if opened is not None:
-                    return (opened.done(),)
-            case "message_delta":
-                self._stop = (value.get("delta") or {}).get("stop_reason") or self._stop
-                self._usage = _merged(self._usage, _usage(value.get("usage")))
-                return (UsageSeen(self._usage),)
-            case "message_stop":
-                return (Finished(self._stop == "tool_use", self._model),)
-        return ()
-
-
-class _JsonReader:
-    """A response that comes as one JSON document."""
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> list[Frame]:
-        self._chunks.append(chunk)
-        return []
-
-    def close(self) -> list[Frame]:
-        raw = b"".join(self._chunks)
-        self._chunks = []
-        if not raw:
-            return []
-        try:
-            value = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise WireError(f"the response is not JSON: {error}") from None
-        return [Frame(raw, tuple(_message_events(value)))]
-
-
-def _message_events(value: Any) -> list[ResponseEvent]:
-    if not isinstance(value, dict) or value.get("type") != "message":
-        return []
-    events: list[ResponseEvent] = []
-    content = value.get("content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") == "tool_use":
-            arguments = orjson.dumps(block.get("input") or {})
-            events.append(CallDone(str(block.get("id", "")), str(block.get("name", "")), arguments))
-    events.append(UsageSeen(_usage(value.get("usage"))))
-    events.append(Finished(value.get("stop_reason") == "tool_use", value.get("model")))
-    return events

@@ -53,11 +53,11 @@ def value_of(view: msgspec.Raw, whole: msgspec.Raw, key: bytes) -> int:
     """Where the value of the top-level ``key`` of the object ``whole`` starts.
 
     When the object ends with ``"key":value}`` that is read off the bytes: what stands between a colon and the
-    closing brace is the object's last value.
+    closing brace is the object's last value. Behind a backslash, the quote belongs to another key.
     """
     raw = bytes(whole)
     tail = b'"' + key + b'":' + bytes(view) + b"}"
-    if raw.endswith(tail):
+    if raw.endswith(tail) and raw[-len(tail) - 1 : -len(tail)] != b"\\":
         return len(raw) - memoryview(view).nbytes - 1
     return offset_in(view, whole)
 
@@ -113,10 +113,14 @@ def _shared(body: bytes, previous: ParsedRequest) -> tuple[int, int, int]:
     count = bisect_right(ends, length)
     if not count:
         return -1, 0, 0
+    # What is cut out must leave a list behind: with its comma when an element follows, else up to the end.
     after = _skip(body, base + ends[count - 1])
-    if body[after : after + 1] == b",":
+    if body[after : after + 1] == b"]":
+        return base, count, ends[count - 1]
+    follows = _skip(body, after + 1)
+    if body[after : after + 1] == b"," and body[follows : follows + 1] not in b"],":
         return base, count, after + 1 - base
-    return base, count, ends[count - 1]
+    return -1, 0, 0
 
 
 def _known_tools(reduced: bytes, tools: bytes) -> int:
@@ -166,6 +170,8 @@ def _cut_known(
     reduced = body[:base] + body[base + size :]
     array_at = base
     tools_at = _known_tools(reduced, previous.tools)
+    if tools_at < base < tools_at + len(previous.tools):
+        tools_at = -1
     if tools_at >= 0:
         reduced = reduced[:tools_at] + b"0" + reduced[tools_at + len(previous.tools) :]
         if tools_at < base:
@@ -203,12 +209,24 @@ def _elements(history: msgspec.Raw, whole: bytes, start: int, skipped: int) -> l
     return found
 
 
+def decoded[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw | bytes) -> T:
+    """What ``decoder`` makes of a part of a body; ``WireError`` when it is something else."""
+    try:
+        return decoder.decode(raw)
+    except RecursionError:
+        raise WireError("nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(f"unexpected shape: {error}") from None
+
+
 def string(raw: msgspec.Raw) -> str:
     """The text of a raw JSON string; ``WireError`` when it is something else."""
-    try:
-        return _text.decode(raw)
-    except msgspec.DecodeError as error:
-        raise WireError(f"expected a string: {error}") from None
+    return decoded(_text, raw)
+
+
+def string_or_empty(raw: msgspec.Raw) -> str:
+    """The text of a field that can be absent."""
+    return string(raw) if length(raw) else ""
 
 
 def all_items(previous: ParsedRequest | None, shared: int, new: list[Item]) -> tuple[Item, ...]:

@@ -80,6 +80,7 @@ PartPlan = Keep | Remove | str
 class ParsedRequest:
     """A request body taken apart as far as needed.
 
+    ``body`` is what was parsed: as long as what came in, and the same but for halves of surrogate pairs.
     ``base``: offset of the first byte after the history's ``[``. ``shared``: how many leading items are,
     byte for byte, those of the request it was compared with. ``tools``: the raw bytes of the tool list.
     """
@@ -95,7 +96,7 @@ class ParsedRequest:
 
     @property
     def has_tools(self) -> bool:
-        return len(self.tools) > 2
+        return self.tools[:1] == b"[" and self.tools[1:].lstrip(b" \t\r\n")[:1] != b"]"
 
     def slice(self, span: Span) -> bytes:
         """The bytes of a span of an item."""
@@ -218,7 +219,7 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
         return body
     out: list[bytes] = []
     at = 0
-    for edit in sorted(edits):
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         if edit.start < at:
             raise ValueError("edits overlap")
         out += (body[at : edit.start], edit.new)

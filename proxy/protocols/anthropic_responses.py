@@ -1,0 +1,170 @@
+"""Responses of Anthropic Messages, streamed (…/messages-streaming) or as one JSON document.
+
+A tool call is whole when its block stops; counts of tokens are cumulative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from proxy.protocols.history import decoded, length, offset_in, string_or_empty
+from proxy.protocols.sse import SseEvent, SseReader
+from proxy.protocols.text import loads, without_lone_surrogates
+from proxy.protocols.wire import CallDone, Finished, Frame, ResponseEvent, Usage, UsageSeen
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _usage(value: Any) -> Usage:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    counts = (_object(value).get(name) for name in names)
+    return Usage(*(count if type(count) is int else None for count in counts))
+
+
+def _merged(old: Usage, new: Usage) -> Usage:
+    """Streamed counts are cumulative: a later count stands for the whole, one not said again stays."""
+    return Usage(*(b if b is not None else a for a, b in zip(old, new, strict=True)))
+
+
+class _Open:
+    """A tool_use block that is being streamed."""
+
+    __slots__ = ("call_id", "given", "pieces", "tool")
+
+    def __init__(self, call_id: str, tool: str, given: bytes) -> None:
+        self.call_id = call_id
+        self.tool = tool
+        self.given = given
+        self.pieces: list[str] = []
+
+    def done(self) -> CallDone:
+        return CallDone(
+            self.call_id, self.tool, "".join(self.pieces).encode("utf-8", "surrogatepass") or self.given
+        )
+
+
+class StreamReader:
+    """SSE. Only frames that can open or close a call, or carry usage, are decoded."""
+
+    def __init__(self) -> None:
+        self._sse = SseReader()
+        self._open: dict[str, _Open] = {}
+        self._usage = Usage()
+        self._model: str | None = None
+        self._stop: str | None = None
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        return [Frame(event.raw, self._read(event)) for event in self._sse.feed(chunk)]
+
+    def close(self) -> list[Frame]:
+        return [Frame(event.raw, self._read(event)) for event in self._sse.close()]
+
+    def _read(self, event: SseEvent) -> tuple[ResponseEvent, ...]:
+        data = event.data
+        start = data[:160]
+        if not data or (b'"content_block_delta"' in start and (
+            b'"text_delta"' in start or b'"thinking_delta"' in start
+        )):  # fmt: skip
+            return ()
+        value = _object(loads(data, "an event of the response"))
+        index = str(value.get("index", 0))
+        match value.get("type"):
+            case "message_start":
+                message = _object(value.get("message"))
+                self._model = _text(message.get("model"))
+                self._usage = _merged(self._usage, _usage(message.get("usage")))
+                return (UsageSeen(self._usage),)
+            case "content_block_start":
+                block = _object(value.get("content_block"))
+                if block.get("type") == "tool_use":
+                    self._open[index] = _Open(
+                        str(block.get("id", "")),
+                        str(block.get("name", "")),
+                        orjson.dumps(block.get("input") or {}),
+                    )
+            case "content_block_delta":
+                opened = self._open.get(index)
+                piece = _text(_object(value.get("delta")).get("partial_json"))
+                if opened is not None and piece:
+                    opened.pieces.append(piece)
+            case "content_block_stop":
+                opened = self._open.pop(index, None)
+                if opened is not None:
+                    return (opened.done(),)
+            case "message_delta":
+                self._stop = _text(_object(value.get("delta")).get("stop_reason")) or self._stop
+                self._usage = _merged(self._usage, _usage(value.get("usage")))
+                return (UsageSeen(self._usage),)
+            case "message_stop":
+                return (Finished(self._stop == "tool_use", self._model),)
+        return ()
+
+
+class JsonReader:
+    """A response that comes as one JSON document."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        self._chunks.append(chunk)
+        return []
+
+    def close(self) -> list[Frame]:
+        raw = b"".join(self._chunks)
+        self._chunks = []
+        return [Frame(raw, tuple(_message_events(raw)))] if raw else []
+
+
+_Raw = msgspec.Raw
+_NONE = msgspec.Raw()
+
+
+class _Response(msgspec.Struct):
+    type: Any = None
+    model: Any = None
+    content: _Raw = _NONE
+    usage: Any = None
+    stop_reason: Any = None
+
+
+class _Block(msgspec.Struct):
+    type: Any = None
+    id: _Raw = _NONE
+    name: _Raw = _NONE
+    input: _Raw = _NONE
+
+
+_response = msgspec.json.Decoder(_Response)
+_raws = msgspec.json.Decoder(list[_Raw])
+_block = msgspec.json.Decoder(_Block)
+
+
+def _message_events(given: bytes) -> list[ResponseEvent]:
+    raw = without_lone_surrogates(given)
+    if not isinstance(loads(raw, "the response"), dict):
+        return []
+    response = decoded(_response, raw)
+    if response.type != "message":
+        return []
+    events: list[ResponseEvent] = []
+    content = response.content
+    for element in decoded(_raws, content) if bytes(content).startswith(b"[") else ():
+        block = decoded(_block, element) if bytes(element).startswith(b"{") else _Block()
+        if block.type == "tool_use":
+            # The arguments as the model spelled them: a number can have more digits than a double holds.
+            at = offset_in(block.input, raw) if length(block.input) else 0
+            arguments = given[at : at + length(block.input)] or b"{}"
+            events.append(CallDone(string_or_empty(block.id), string_or_empty(block.name), arguments))
+    events.append(UsageSeen(_usage(response.usage)))
+    events.append(Finished(response.stop_reason == "tool_use", _text(response.model)))
+    return events
