@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -21,7 +23,14 @@ class LedgerError(OSError):
 
 def timestamp() -> str:
     """Now, RFC 3339 in UTC with microseconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    seconds, ns = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_second(seconds)}.{ns // 1000:06d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    # Many records fall into the same second, and strftime is slow.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def starts_of(path: Path) -> Iterator[Start]:
