@@ -65,7 +65,13 @@ def running(command: Sequence[str], folder: Path, port: int | None = None) -> It
     What it says goes to files in ``folder``; so do the caches that it makes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # An installed program finds its modules compiled.
+    environment |= {
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "PYTHONPYCACHEPREFIX": str(ROOT / ".bench" / "compiled"),
+        "PYTHONUNBUFFERED": "1",
+    }
     with (folder / "stderr.txt").open("wb") as errors, (folder / "stdout.txt").open("wb") as out:
         process = subprocess.Popen(
             command,
