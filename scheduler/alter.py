@@ -6,6 +6,7 @@ touched; never quotes, brackets, separators or what follows a backslash.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -55,11 +56,11 @@ def alter(body: str, stream: PayloadStream) -> str:
     if altered != body:
         return altered
     # Two changes can undo each other, and what was picked can have nothing to change.
-    for at in full:
-        for change in (_drift, _rename, _vary, _nudge):
+    for change in (_drift, _flip, _rename, _fill, _vary, _nudge):
+        for at in full:
             if change(lines, at, names, stream):
                 return "\n".join(lines)
-    return body
+    return _any_letter(body)
 
 
 def _put(lines: list[str], at: int, place: _Place, new: str) -> bool:
@@ -119,6 +120,8 @@ def _range_of(line: str, place: _Place, digits: str) -> tuple[int, int]:
     value, high = int(digits), 10 ** len(digits) - 1
     if len(digits) <= 2 and _MONTH.search(line, max(0, place.start - 8), place.start):
         return 1, 28
+    if line[place.end : place.end + 1] == "%" and value <= 100:
+        return 0, min(high, 100)
     if len(digits) != 2:
         return 0, high
     beside = line[place.start - 1 : place.start] + line[place.end : place.end + 1]
@@ -153,9 +156,9 @@ _PAIRS = (
     ("passed", "failed"), ("PASSED", "FAILED"), ("PASS", "FAIL"), ("pass", "fail"), ("success", "failure"),
     ("valid", "invalid"), ("active", "inactive"), ("present", "absent"), ("allow", "deny"),
     ("min", "max"), ("asc", "desc"), ("left", "right"), ("first", "last"), ("start", "end"),
-    ("and", "or"), ("INFO", "WARN"), ("debug", "info"), ("GET", "POST"),
+    ("and", "or"), ("INFO", "WARN"), ("GET", "POST"),
 )  # fmt: skip
-_VALUE_PAIRS = (("on", "off"), ("yes", "no"), ("open", "closed"), ("ok", "error"), ("up", "down"))
+_VALUE_PAIRS = (("on", "off"), ("yes", "no"), ("open", "closed"), ("up", "down"))
 _OPERATORS = (("==", "!="), ("<=", ">="), ("<", ">"))
 
 
@@ -164,10 +167,11 @@ def _both_ways(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 _FLIPS = _both_ways(_PAIRS)
-_VALUE_FLIPS = _both_ways(_VALUE_PAIRS)
+_VALUE_FLIPS = _both_ways(_VALUE_PAIRS) | {"ok": "failed"}
 _OPERATOR_FLIPS = _both_ways(_OPERATORS)
 _OPERATOR = re.compile(r"(?<=[\w)\]] )(?:==|!=|<=|>=|<|>)(?= [\w('\"-])")
 # A word that is a flag only as a value: behind a colon or an equals sign, at the end of its line or field.
+_COUNTED = re.compile(r"\d\s$")
 _BEFORE_VALUE = re.compile(r"[:=]\s*[\"']?$")
 
 
@@ -191,7 +195,14 @@ def _flipped(line: str, chunk: re.Match[str]) -> str | None:
         if new is not None and not _BEFORE_VALUE.search(line, max(0, chunk.start() - 8), chunk.start()):
             return None
     # "3 passed, 1 failed" must not become "3 failed, 1 failed".
-    return None if new is not None and new in line else new
+    counted = _COUNTED.search(line, max(0, chunk.start() - 3), chunk.start())
+    return None if new is not None and counted and new in line else new
+
+
+def _fill(lines: list[str], at: int, _names: _Names, stream: PayloadStream) -> bool:
+    """Nothing becomes a value."""
+    chunks = [chunk for chunk in _chunks(lines[at], stream) if chunk[0] in ("null", "None", "nil")]
+    return bool(chunks) and _put(lines, at, _Place(*chunks[0].span()), "0")
 
 
 # Names.
@@ -214,6 +225,8 @@ py pyi rb rs rst sh sql svg swift toml ts tsx txt vue xml yaml yml zip gz tar
 """
 _KEYWORDS = frozenset(_KEYWORD_TEXT.split())
 _EXTENSIONS = frozenset(_EXTENSION_TEXT.split())
+_NO_NAMES = _KEYWORDS | _FLIPS.keys() | _VALUE_FLIPS.keys()
+_BANNER = re.compile(r"\s*([=\-_*#~])\1{2}")
 
 
 def _words(chunk: re.Match[str]) -> list[_Place]:
@@ -223,7 +236,7 @@ def _words(chunk: re.Match[str]) -> list[_Place]:
     start = chunk.start()
     for i, part in enumerate(parts):
         is_extension = i == len(parts) - 1 and i > 0 and part in _EXTENSIONS
-        if len(part) > 2 and not is_extension and part not in _KEYWORDS and _WORD.fullmatch(part):
+        if len(part) > 2 and not is_extension and part not in _NO_NAMES and _WORD.fullmatch(part):
             places.append(_Place(start, start + len(part)))
         start += len(part) + 1
     return places
@@ -255,6 +268,8 @@ _SPACE = re.compile(r"\s+")
 def _rename(lines: list[str], at: int, names: _Names, stream: PayloadStream) -> bool:
     """One name of the line becomes another name of the text that stands in such a place elsewhere."""
     line = lines[at]
+    if _BANNER.match(line):
+        return False
     places = [place for chunk in _chunks(line, stream) for place in _words(chunk)]
     if not places:
         return False
@@ -301,11 +316,17 @@ def _swap(lines: list[str], at: int, _names: _Names, _stream: PayloadStream) -> 
 def _alike(one: str, two: str) -> bool:
     if one == two or not one.strip() or not two.strip() or len(one) + len(two) > 4 * _WINDOW:
         return False
-    return _indent(one) == _indent(two) and _ending(one) == _ending(two) and _closed(one) and _closed(two)
+    same = _indent(one) == _indent(two) and _start(one) == _start(two) and _ending(one) == _ending(two)
+    return same and _closed(one) and _closed(two)
 
 
 def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
+
+
+def _start(line: str) -> str:
+    first = line.lstrip()[0]
+    return "" if first.isalnum() else first
 
 
 def _ending(line: str) -> str:
@@ -330,12 +351,32 @@ def _nudge(lines: list[str], at: int, _names: _Names, _stream: PayloadStream) ->
     """The last letter or digit of the line that no backslash comes before becomes its neighbour."""
     line = lines[at]
     for i in range(len(line) - 1, -1, -1):
-        if line[i].isalnum() and "\\" not in line[max(0, i - 5) : i]:
+        if line[i].isalnum() and "\\" not in line[max(0, i - 5) : i] and not _is_word_of_json(line, i):
             return _put(lines, at, _Place(i, i + 1), _neighbour(line[i]))
-    for i, char in enumerate(line):
-        if char.isalnum():
-            return _put(lines, at, _Place(i, i + 1), _neighbour(char))
     return False
+
+
+def _is_word_of_json(line: str, i: int) -> bool:
+    return any(word in line[max(0, i - 4) : i + 5] for word in ("true", "false", "null"))
+
+
+def _any_letter(body: str) -> str:
+    """``body`` with one letter or digit changed wherever it stands, an escape included, unless that would
+    make JSON into something else."""
+    for match in re.finditer(r"[^\W_]", body):
+        i = match.start()
+        new = body[:i] + _neighbour(body[i]) + body[i + 1 :]
+        if not _is_json(body) or _is_json(new):
+            return new
+    return body
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _neighbour(char: str) -> str:

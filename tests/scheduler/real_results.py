@@ -1,4 +1,4 @@
-"""Results as Claude Code 2.1.289, Pi 1.0.3 and the reference agent print them, with what is the tool's own in them."""
+"""Results as Claude Code 2.1.289, Pi 1.0.3 and the reference agent print them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Real:
-    """A result that succeeded. ``body`` is the tool's own content; ``cut`` whether the text says it is a part."""
+    """A result that succeeded: ``body`` is the tool's own content, ``cut`` whether it says it is a part."""
 
     dialect: str
     tool: str
@@ -113,7 +113,8 @@ PI = (
     Real(
         "pi",
         "read",
-        f"{_rows(951, 1900)}\n\n[Showing lines 951-1900 of 9000 (50.0KB limit). Use offset=1901 to continue.]",
+        f"{_rows(951, 1900)}\n\n"
+        "[Showing lines 951-1900 of 9000 (50.0KB limit). Use offset=1901 to continue.]",
         _rows(951, 1900),
         {"offset": 951},
         cut=True,
@@ -162,7 +163,8 @@ PI = (
     Real(
         "pi",
         "grep",
-        "long.txt:1: xxx... [truncated]\n\n[Some lines truncated to 500 chars. Use read tool to see full lines]",
+        "long.txt:1: xxx... [truncated]\n\n"
+        "[Some lines truncated to 500 chars. Use read tool to see full lines]",
         "long.txt:1: xxx... [truncated]",
     ),
     Real(
@@ -237,7 +239,7 @@ EMPTY = (
 # (dialect, tool, text, is_error): results that say that their call failed.
 FAILED = (
     ("claude-code", "Read", "File does not exist. Note: your current working directory is /ws.", True),
-    ("claude-code", "Edit", "<tool_use_error>String to replace not found in file.\nString: x</tool_use_error>", None),
+    ("claude-code", "Edit", "<tool_use_error>String to replace not found in file.</tool_use_error>", None),
     ("claude-code", "Bash", "Exit code 3\nout\nerr", None),
     ("claude-code", "Bash", "Exit code 1", True),
     (
@@ -249,8 +251,8 @@ FAILED = (
     (
         "claude-code",
         "Read",
-        "<system-reminder>Warning: the file exists but is shorter than the provided offset (5000). The file has"
-        " 3002 lines.</system-reminder>",
+        "<system-reminder>Warning: the file exists but is shorter than the provided offset (5000)."
+        " The file has 3002 lines.</system-reminder>",
         None,
     ),
     ("pi", "bash", "out\nerr\n\n\nCommand exited with code 3", None),

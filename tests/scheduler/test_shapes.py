@@ -194,8 +194,8 @@ def test_splitting_loses_nothing(text: str, times: int) -> None:
     [
         (
             "claude-code",
-            "[Tool call interrupted: the session ended before this call's result was recorded, so its outcome is"
-            " unknown. Check whether it took effect before relying on it or running it again.]",
+            "[Tool call interrupted: the session ended before this call's result was recorded, so its"
+            " outcome is unknown. Check whether it took effect before relying on it or running it again.]",
         ),
         ("claude-code", "[Old tool result content cleared]"),
         ("pi", "No result provided"),
@@ -211,8 +211,8 @@ def test_the_harnesss_own_word_on_a_result_is_known(dialect: str, text: str) -> 
     "text",
     [
         "Wasted call — file unchanged since your last Read. Refer to that earlier tool_result instead.",
-        "File unchanged since last read. The content from the earlier Read tool_result in this conversation is"
-        " still current — refer to that instead of re-reading.",
+        "File unchanged since last read. The content from the earlier Read tool_result in this conversation"
+        " is still current — refer to that instead of re-reading.",
         SEEDED,
     ],
 )
