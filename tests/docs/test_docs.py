@@ -1,0 +1,63 @@
+"""What the documents say is there: links, commands, make targets, and the figures that they show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from ledger.runs import RunLine, append_run
+from proxy.cli import app
+from scoring.score import score_paths
+from scoring.text import score_text
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text("utf-8")):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_every_command_of_the_readme_is_there() -> None:
+    commands = set(get_command(app).commands)  # type: ignore[attr-defined]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    named = set(re.findall(r"`chaosproxy ([a-z]+)", readme))
+    assert named == commands
+
+
+def test_every_make_target_of_the_readme_is_there() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text("utf-8")):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_two_lines_of_the_readme(tmp_path: Path) -> None:
+    """The published example: 120 runs, 22 cut, 65 of the 98 others passed."""
+    for i in range(120):
+        append_run(
+            tmp_path / "runlog.jsonl",
+            RunLine(
+                task_id=f"t{i % 40}",
+                seed=i // 40,
+                repeat=0,
+                ended="quota_cut" if i < 22 else "complete",
+                passed=22 <= i < 87,
+            ),
+        )
+    lines = score_text(score_paths([tmp_path], threshold=0.10)).splitlines()[-2:]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert lines[0] == "runs: 120 | truncation_rate: 0.183 | strict: 0.542 | observed: 0.663"
+    assert lines[1] == "headline: 0.542 (strict) — truncation above the 10% threshold"
+    assert "\n".join(lines) in readme
+
+
+def test_no_document_names_a_machine() -> None:
+    for document in DOCUMENTS:
+        text = document.read_text("utf-8")
+        assert not re.search(r"/(?:root|home/\w+|work)/", text), document.name
