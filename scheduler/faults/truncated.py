@@ -16,8 +16,10 @@ def rewrite(scene: Scene) -> Rewrite | Skip:
     body = scene.shown.body
     lines = body.removesuffix("\n").split("\n")
     keep = scene.lines if scene.lines is not None else _share(len(lines), scene.stream.next())
-    while keep < len(lines) and not any(line.strip() for line in _kept(scene.form, lines, keep)):
-        keep += 1  # a cut result of blank lines alone would be an empty one
+    if scene.shown.numbering is None:
+        # Blank lines alone would be an empty result, unless their numbers show.
+        while keep < len(lines) and not any(line.strip() for line in _kept(scene.form, lines, keep)):
+            keep += 1
     if keep < len(lines):
         return _cut_lines(scene, lines, keep)
     if len(lines) == 1 and scene.lines is None and len(body.strip()) > 1:
