@@ -12,7 +12,7 @@ from typing import Any
 import brotli
 
 from harness.turns import Conversation
-from harness.wire import wire_of
+from harness.wire import SOCKET_METHOD, wire_of
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -24,7 +24,9 @@ else:
 class Received:
     """One request as it came in. ``body`` is as sent, still compressed; ``at_s`` is seconds since the epoch.
 
-    ``headers`` keep order, case and repetitions; ``path`` has the query.
+    ``headers`` keep order, case and repetitions; ``path`` has the query. ``before`` is what the endpoint knew
+    already, when the request goes on from one of its answers; None when it had no such answer. A message of a
+    WebSocket has the method ``WEBSOCKET`` and the headers of its handshake.
     """
 
     method: str
@@ -32,6 +34,7 @@ class Received:
     headers: tuple[tuple[str, str], ...]
     body: bytes
     at_s: float
+    before: tuple[Any, ...] | None = ()
 
     def header(self, name: str) -> str | None:
         """The first header of that name, whatever its case."""
@@ -45,6 +48,8 @@ class Received:
     @cached_property
     def plain_body(self) -> bytes:
         """The body decompressed; ValueError for an unknown or broken encoding."""
+        if self.method == SOCKET_METHOD:
+            return self.body
         return _decompressed(self.body, self.header("content-encoding"))
 
     @cached_property
@@ -55,8 +60,12 @@ class Received:
     @cached_property
     def conversation(self) -> Conversation | None:
         """The neutral view, None for what is no model request; ValueError for a body that does not fit."""
-        wire = wire_of(self.method, self.route)
-        return None if wire is None else wire.read(self.route, self.plain_body)
+        wire = wire_of(self.method, self.path)
+        if wire is None:
+            return None
+        if self.before is None:
+            raise ValueError("there is no answer with this id to go on from")
+        return wire.read(self.route, self.plain_body, self.before)
 
     @property
     def is_agent(self) -> bool:

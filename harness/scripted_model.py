@@ -21,14 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 from harness.received import Received
 from harness.script import Misstep, Policy, Script
 from harness.turns import Answer, Conversation, Turn, Usage
-from harness.wire import Wire, wire_of
+from harness.wire import SOCKET_METHOD, SocketWire, Wire, socket_wire_of, wire_of
 
 _BYTES_PER_TOKEN = 4
 _SIDE_TEXT = "Working on the task"
@@ -56,6 +56,7 @@ class ScriptedModel:
         self._policy = policy
         self._chunk_delay_s = script.chunk_delay_s if chunk_delay_s is None else chunk_delay_s
         self._missteps: deque[Misstep] = deque((*missteps, *script.missteps))
+        self._kept: dict[str, tuple[Any, ...]] = {}
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
@@ -101,26 +102,109 @@ class ScriptedModel:
         await self.stop()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        received = await _received(request)
-        self.received.append(received)
-        wire = wire_of(received.method, received.route)
-        if wire is None:
-            return _not_a_model_request(received)
+        socket_wire = socket_wire_of(request.raw_path)
+        if socket_wire is not None and web.WebSocketResponse().can_prepare(request).ok:
+            return await self._converse(request, socket_wire)
+        received = self._note(await _received(request))
+        wire = wire_of(received.method, received.path)
         try:
-            view = wire.read(received.route, received.plain_body)
+            view = received.conversation
         except ValueError as error:
-            return _json(wire.error(400, str(error)), status=400)
+            return _json(wire.error(400, str(error)) if wire is not None else b"", status=400)
+        if wire is None or view is None:
+            return _not_a_model_request(received)
         if view.side == "count_tokens":
             return _json(wire.token_count(view.bytes_in // _BYTES_PER_TOKEN))
-        if view.side is not None:
-            turn = self._policy(view) if isinstance(self._policy, Script) else Turn(_SIDE_TEXT)
-            return await self._send(request, wire, view, turn, Misstep())
-        misstep = self._next_misstep()
+        misstep = self._next_misstep() if view.side is None else Misstep()
         if misstep.delay_s:
             await asyncio.sleep(misstep.delay_s)
         if misstep.raw is not None or misstep.status is not None:
             return await self._send_odd(request, wire, misstep)
-        return await self._send(request, wire, view, self._policy(view), misstep)
+        answer = self._completed(wire, received, view)
+        if view.stream:
+            return await self._write(request, wire.streamed(answer), wire.stream_type, misstep)
+        return await self._write(request, [wire.whole(answer)], "application/json", misstep)
+
+    def _note(self, received: Received) -> Received:
+        """Keeps a request, with what the endpoint knows already when the request goes on from an answer."""
+        wire = wire_of(received.method, received.path)
+        earlier = None
+        # A body that cannot be read is refused later.
+        with contextlib.suppress(ValueError):
+            earlier = wire.continues(received.plain_body) if wire is not None else None
+        if earlier is not None:
+            received = replace(received, before=self._kept.get(earlier))
+        self.received.append(received)
+        return received
+
+    def _completed(self, wire: Wire, received: Received, view: Conversation) -> Answer:
+        if view.side is None or isinstance(self._policy, Script):
+            turn = self._policy(view)
+        else:
+            turn = Turn(_SIDE_TEXT)
+        answer = _completed(turn, view, wire.call_prefix)
+        return self._kept_for_later(wire, received, answer)
+
+    def _kept_for_later(self, wire: Wire, received: Received, answer: Answer) -> Answer:
+        kept = wire.kept(received.before or (), received.plain_body, answer)
+        if kept is not None:
+            self._kept[wire.answer_id(answer)] = kept
+        return answer
+
+    async def _converse(self, request: web.Request, wire: SocketWire) -> web.StreamResponse:
+        """A WebSocket: answers messages until the other side has gone. The handshake is kept too."""
+        handshake = await _received(request)
+        self.received.append(handshake)
+        socket = web.WebSocketResponse(max_msg_size=0)
+        await socket.prepare(request)
+        async for message in socket:
+            body = message.data.encode("utf-8", "surrogatepass") if message.type is WSMsgType.TEXT else None
+            if body is None:
+                break
+            note = replace(handshake, method=SOCKET_METHOD, body=body, at_s=time.time())
+            if not await self._reply(socket, wire, self._note(note)):
+                _drop(request)
+                break
+        return socket
+
+    async def _reply(self, socket: web.WebSocketResponse, wire: SocketWire, received: Received) -> bool:
+        """Answers one message; False when the connection is to be dropped."""
+        try:
+            view = received.conversation if wire.asks(received.body) else None
+        except ValueError as error:
+            await socket.send_str(wire.error_message(400, str(error)).decode())
+            return True
+        if view is None:
+            return True
+        misstep = self._next_misstep() if view.side is None else Misstep()
+        if misstep.delay_s:
+            await asyncio.sleep(misstep.delay_s)
+        if misstep.raw is not None:
+            messages: Iterable[bytes] = [misstep.raw]
+        elif misstep.status is not None:
+            text = "the scripted model was told to fail"
+            messages = [misstep.body.encode() if misstep.body else wire.error_message(misstep.status, text)]
+        else:
+            answer = self._completed(wire, received, view)
+            if view.side == "warm_up":
+                answer = self._kept_for_later(wire, received, wire.warmed_up(answer))
+            messages = wire.messages(answer)
+        return await self._send_messages(socket, messages, misstep)
+
+    async def _send_messages(
+        self, socket: web.WebSocketResponse, messages: Iterable[bytes], misstep: Misstep
+    ) -> bool:
+        left = misstep.cut_after_bytes
+        for message in messages:
+            if left is not None:
+                left -= len(message)
+                if left < 0:
+                    if misstep.cut == "end":
+                        await socket.close()
+                    return misstep.cut == "end"
+            await socket.send_str(message.decode("utf-8", "surrogatepass"))
+            await asyncio.sleep(self._chunk_delay_s)
+        return True
 
     def _next_misstep(self) -> Misstep:
         if not self._missteps:
@@ -131,14 +215,6 @@ class ScriptedModel:
         else:
             self._missteps.popleft()
         return first
-
-    async def _send(
-        self, request: web.Request, wire: Wire, view: Conversation, turn: Turn, misstep: Misstep
-    ) -> web.StreamResponse:
-        answer = _completed(turn, view)
-        if view.stream:
-            return await self._write(request, wire.streamed(answer), "text/event-stream", misstep)
-        return await self._write(request, [wire.whole(answer)], "application/json", misstep)
 
     async def _send_odd(self, request: web.Request, wire: Wire, misstep: Misstep) -> web.StreamResponse:
         status = misstep.status or 200
@@ -200,18 +276,18 @@ def _json(body: bytes, *, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
-def _completed(turn: Turn, view: Conversation) -> Answer:
+def _completed(turn: Turn, view: Conversation, prefix: str) -> Answer:
     """Chooses ids from what the conversation looks like, so that the same request gets the same answer."""
     taken = {str(call.call_id) for call in view.calls}
     seed = "\x1f".join((*view.opening, *sorted(taken), str(len(view.turns))))
     step = "" if turn.step is None else f"_step{turn.step}"
-    fresh = (found for found in _identifiers(seed) if f"toolu_{found}{step}" not in taken)
+    fresh = (found for found in _identifiers(seed) if f"{prefix}{found}{step}" not in taken)
     calls = tuple(
-        call if call.call_id is not None else replace(call, call_id=f"toolu_{next(fresh)}{step}")
+        call if call.call_id is not None else replace(call, call_id=f"{prefix}{next(fresh)}{step}")
         for call in turn.calls
     )
     usage = turn.usage or _made_up_usage(turn, view)
-    return Answer(f"msg_{next(fresh)}", view.model, replace(turn, calls=calls), usage)
+    return Answer(f"msg_{next(fresh)}", view.model, replace(turn, calls=calls), usage, view)
 
 
 def _identifiers(seed: str) -> Iterator[str]:

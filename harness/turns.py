@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Side = Literal["count_tokens", "no_tools", "compaction"]
+Side = Literal["count_tokens", "no_tools", "compaction", "warm_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,11 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool on offer and the names of the arguments it takes."""
+    """A tool on offer and the names of the arguments it takes; ``takes_text``: raw text in place of JSON."""
 
     name: str
     parameters: tuple[str, ...] = ()
+    takes_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,9 @@ class Conversation:
     """One request as a model sees it.
 
     ``opening`` are the texts before the model's first answer, ``turns`` its answers so far. ``side`` names a
-    request that is not the agent's next step: a token count, one without tools (titles, summaries), or the
-    harness asking for its history to be compacted.
+    request that is not the agent's next step: a token count, one without tools (titles, summaries), the
+    harness asking for its history to be compacted, or one that only prepares the endpoint.
+    ``counts_wanted``: a streamed answer says its usage.
     """
 
     wire: str
@@ -104,6 +106,7 @@ class Conversation:
     stream: bool
     bytes_in: int
     side: Side | None = None
+    counts_wanted: bool = True
 
     @property
     def user_texts(self) -> tuple[str, ...]:
@@ -127,9 +130,10 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A ``Turn`` ready for the wire: all call ids chosen, usage filled in."""
+    """A ``Turn`` ready for the wire: all call ids chosen, usage filled in. ``view`` is what it answers."""
 
     message_id: str
     model: str
     turn: Turn
     usage: Usage
+    view: Conversation

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from harness.turns import Answer, Conversation, PastTurn, Side, ToolCall, ToolOffer, ToolResult, Usage
+from harness.wire.past import WholeHistory
 
 _COMPACTION_OPENINGS = ("CRITICAL: Respond with TEXT ONLY",)
 _TEXT_PIECE = 24
@@ -24,16 +25,18 @@ _ERROR_TYPES = {
 }
 
 
-class AnthropicWire:
+class AnthropicWire(WholeHistory):
     """``POST …/v1/messages`` (JSON and SSE) and ``POST …/v1/messages/count_tokens``."""
 
     name = "anthropic"
+    stream_type = "text/event-stream"
+    call_prefix = "toolu_"
 
-    def recognises(self, path: str) -> bool:
+    def recognises(self, path: str, query: str) -> bool:
         """True for the two POST paths, under any prefix."""
         return path.endswith(("/v1/messages", "/v1/messages/count_tokens"))
 
-    def read(self, path: str, body: bytes) -> Conversation:
+    def read(self, path: str, body: bytes, before: Sequence[Any] = ()) -> Conversation:
         """ValueError when the body is not a JSON object with a list of messages."""
         request = json.loads(body)
         if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
