@@ -7,6 +7,7 @@ message that follows, with a string or a list of blocks as content and an option
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -174,16 +175,20 @@ class AnthropicMessages:
             if body is given:
                 raise
             found = cut(body, _top.decode, "messages", previous)
-        if not _opens_with(found.history, b"["):
-            raise WireError("messages is not a list")
         new = [_parse_item(at, raw) for at, raw in found.new]
+        items = all_items(previous, found.shared, new)
+        if found.top is None and previous is not None:
+            return replace(
+                previous, body=body, base=found.base, end=found.end, items=items, shared=found.shared
+            )
         top: _Top = found.top
         return ParsedRequest(
             body=body,
             base=found.base,
-            items=all_items(previous, found.shared, new),
+            end=found.end,
+            items=items,
             shared=found.shared,
-            tools=found.tools,
+            tools=bytes(top.tools),
             system=bytes(top.system),
             model=string(top.model) if _opens_with(top.model, b'"') else None,
             stream=bytes(top.stream) == b"true",

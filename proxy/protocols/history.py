@@ -1,15 +1,15 @@
 """Finding the new part of a history that is sent again on every turn.
 
 A request body repeats the last one of its conversation and adds a message or two. What the last request
-proved about the shared bytes holds again: they are complete, valid array elements. So they are cut out, the
-small document that remains is parsed, and when its history array starts at the same place the whole body is
-known to be valid with those elements put back. The result is a function of the body alone: the request that
-it is compared with changes only how much has to be parsed.
+proved about the shared bytes holds again: they are complete, valid array elements. So when all before the
+history and all behind it is as it was, only the bytes between the shared elements and the end of the array
+are parsed: when they are elements of an array, the whole body is known to be valid. The result is a function
+of the body alone: the request that it is compared with changes only how much has to be parsed.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,11 +18,8 @@ import numpy as np
 
 from proxy.protocols.wire import Item, ParsedRequest, Span, WireError
 
-# Slices below malloc's mmap threshold: larger ones cost a page fault for every 4 KB.
-_CHUNK = 1 << 15
-_ANCHOR = 96
 SEPARATORS = b" \t\r\n,"
-_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
+_lists = msgspec.json.Decoder(list[list[msgspec.Raw]])
 _text = msgspec.json.Decoder(str)
 
 
@@ -34,14 +31,16 @@ class RawItem(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A body taken apart: the decoded top level, and the history's new elements."""
+    """A body taken apart: where its history starts and ends, and the elements that are not ``shared``.
+
+    ``top`` is the decoded top level; None when all but the history is as it was in the last request.
+    """
 
     top: Any
-    history: msgspec.Raw
     base: int
+    end: int
     shared: int
     new: list[RawItem]
-    tools: bytes
 
 
 def length(view: msgspec.Raw) -> int:
@@ -71,67 +70,27 @@ def _address(buffer: msgspec.Raw | bytes) -> int:
     return int(np.frombuffer(buffer, np.uint8).ctypes.data)
 
 
-def common_prefix(a: bytes, a_at: int, b: bytes, b_at: int, limit: int) -> int:
-    """How many bytes ``a[a_at:]`` and ``b[b_at:]`` share, at most ``limit``."""
-    limit = min(limit, len(a) - a_at, len(b) - b_at)
-    done = 0
-    step = _CHUNK
-    while done < limit:
-        size = min(step, limit - done)
-        if a[a_at + done : a_at + done + size] == b[b_at + done : b_at + done + size]:
-            done += size
-        elif size == 1:
-            return done
-        else:
-            step = max(size // 2, 1)
-            limit = done + size
-    return done
-
-
 def _skip(body: bytes, at: int) -> int:
     while body[at : at + 1] in (b" ", b"\t", b"\r", b"\n"):
         at += 1
     return at
 
 
-def _shared(body: bytes, previous: ParsedRequest) -> tuple[int, int, int]:
-    """(offset of the array's first byte, shared items, their bytes with the comma), or (-1, 0, 0)."""
-    if not previous.items:
-        return -1, 0, 0
-    old, old_base = previous.body, previous.base
-    anchor_start = max(0, old_base - 16)
-    anchor = old[anchor_start : old_base + _ANCHOR]
-    if body[anchor_start : old_base + _ANCHOR] == anchor:
-        base = old_base
-    else:
-        found = body.find(anchor)
-        if found < 0:
-            return -1, 0, 0
-        base = found + old_base - anchor_start
-    ends = [item.at.end for item in previous.items]
-    length = common_prefix(body, base, old, old_base, ends[-1])
-    count = bisect_right(ends, length)
-    if not count:
-        return -1, 0, 0
-    # What is cut out must leave a list behind: with its comma when an element follows, else up to the end.
-    after = _skip(body, base + ends[count - 1])
-    if body[after : after + 1] == b"]":
-        return base, count, ends[count - 1]
-    follows = _skip(body, after + 1)
-    if body[after : after + 1] == b"," and body[follows : follows + 1] not in b"],":
-        return base, count, after + 1 - base
-    return -1, 0, 0
+def shared_items(body: bytes, base: int, previous: ParsedRequest) -> int:
+    """How many leading elements of the last history stand, byte for byte, at ``base`` of ``body``."""
+    items, old_base = previous.items, previous.base
+    view = memoryview(previous.body)
 
+    def same(first: int, last: int) -> bool:
+        start = items[first - 1].at.end if first else 0
+        end = items[last - 1].at.end if last else 0
+        return body.startswith(view[old_base + start : old_base + end], base + start)
 
-def _known_tools(reduced: bytes, tools: bytes) -> int:
-    """Where the very tool list of the last request stands in ``reduced``, or -1."""
-    if len(tools) < 1024:
-        return -1
-    at = reduced.find(b'"tools":' + tools[:64])
-    if at < 0:
-        return -1
-    at += 8
-    return at if reduced[at : at + len(tools)] == tools else -1
+    # A cache mark moves on with every turn: mostly all but the last element is as it was.
+    most = max(len(items) - 1, 0)
+    if same(0, most):
+        return len(items) if same(most, len(items)) else most
+    return bisect_left(range(1, most + 1), True, key=lambda count: not same(0, count))
 
 
 def cut(
@@ -140,19 +99,24 @@ def cut(
     array: str,
     previous: ParsedRequest | None,
 ) -> Cut:
-    """Takes ``body`` apart; ``decode`` gives a struct with ``Raw`` fields named ``array`` and ``tools``.
+    """Takes ``body`` apart; ``decode`` gives a struct with a ``Raw`` field named ``array``.
 
     Raises ``WireError`` when the body is not JSON, or the history is not an array.
     """
     try:
         if previous is not None:
-            known = _cut_known(body, decode, array, previous)
+            known = _cut_known(body, previous)
             if known is not None:
                 return known
         top = decode(body)
         history = getattr(top, array)
-        base = offset_in(history, body) + 1 if length(history) else 0
-        return Cut(top, history, base, 0, _elements(history, body, base, 0), bytes(top.tools))
+        if bytes(memoryview(history)[:1]) != b"[":
+            raise WireError(f"{array} is not a list")
+        base = offset_in(history, body) + 1
+        end = base + length(history) - 2
+        found = _new_items(body, base, end, previous) if previous is not None else None
+        shared, new = found or (0, _elements(body, base, base, end) or [])
+        return Cut(top, base, end, shared, new)
     except RecursionError:
         raise WireError("nested too deeply") from None
     except msgspec.ValidationError as error:
@@ -161,51 +125,50 @@ def cut(
         raise WireError(f"not JSON: {error}") from None
 
 
-def _cut_known(
-    body: bytes, decode: Callable[[bytes], Any], array: str, previous: ParsedRequest
-) -> Cut | None:
-    base, count, size = _shared(body, previous)
+def _cut_known(body: bytes, previous: ParsedRequest) -> Cut | None:
+    """As ``cut``, when all around the history is as it was; None when it is not, or the body is not valid."""
+    view = memoryview(previous.body)
+    base = previous.base
+    end = len(body) - (len(view) - previous.end)
+    if end < base or not body.startswith(view[:base]) or not body.endswith(view[previous.end :]):
+        return None
+    try:
+        found = _new_items(body, base, end, previous)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if found is None else Cut(None, base, end, *found)
+
+
+def _new_items(body: bytes, base: int, end: int, previous: ParsedRequest) -> tuple[int, list[RawItem]] | None:
+    """(how many elements are shared, the others) of an array between ``base`` and ``end``; None when nothing
+    is shared, or the rest is no list of elements."""
+    count = shared_items(body, base, previous)
     if not count:
         return None
-    reduced = body[:base] + body[base + size :]
-    array_at = base
-    tools_at = _known_tools(reduced, previous.tools)
-    if tools_at < base < tools_at + len(previous.tools):
-        tools_at = -1
-    if tools_at >= 0:
-        reduced = reduced[:tools_at] + b"0" + reduced[tools_at + len(previous.tools) :]
-        if tools_at < base:
-            array_at -= len(previous.tools) - 1
-    try:
-        top = decode(reduced)
-    except (msgspec.DecodeError, RecursionError):
+    after = _skip(body, base + previous.items[count - 1].at.end)
+    if after == end:
+        return count, []
+    # A comma, and an element behind it: else a shared number could be the start of a longer one.
+    if after > end or body[after : after + 1] != b"," or _skip(body, after + 1) >= end:
         return None
-    history = getattr(top, array)
-    if not length(history) or offset_in(history, reduced) + 1 != array_at:
+    found = _elements(body, base, after + 1, end)
+    return None if found is None else (count, found)
+
+
+def _elements(body: bytes, base: int, start: int, end: int) -> list[RawItem] | None:
+    """The elements between ``start`` and ``end``, their places counted from ``base``; None when what stands
+    there are the elements of more than one array."""
+    # Two brackets: what closes the array early and opens another one cannot pass for elements.
+    lists = _lists.decode(b"[[" + body[start:end] + b"]]")
+    if len(lists) != 1:
         return None
-    tools = bytes(top.tools)
-    if tools_at >= 0:
-        if tools != b"0" or offset_in(top.tools, reduced) != tools_at:
-            return None
-        tools = previous.tools
-    return Cut(top, history, base, count, _elements(history, reduced, array_at, size), tools)
-
-
-def _elements(history: msgspec.Raw, whole: bytes, start: int, skipped: int) -> list[RawItem]:
-    """The elements of a raw array whose first byte after the ``[`` is ``whole[start]``.
-
-    Their places count from there, ``skipped`` bytes further: the bytes of the elements that were cut out.
-    """
-    if not length(history):
-        return []
     found: list[RawItem] = []
     at = start
-    for raw in _raw_list.decode(history):
-        while whole[at] in SEPARATORS:
+    for raw in lists[0]:
+        while body[at] in SEPARATORS:
             at += 1
-        end = at + length(raw)
-        found.append(RawItem(Span(at - start + skipped, end - start + skipped), raw))
-        at = end
+        found.append(RawItem(Span(at - base, at - base + length(raw)), raw))
+        at += length(raw)
     return found
 
 

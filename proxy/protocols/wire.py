@@ -81,12 +81,14 @@ class ParsedRequest:
     """A request body taken apart as far as needed.
 
     ``body`` is what was parsed: as long as what came in, and the same but for halves of surrogate pairs.
-    ``base``: offset of the first byte after the history's ``[``. ``shared``: how many leading items are,
-    byte for byte, those of the request it was compared with. ``tools``: the raw bytes of the tool list.
+    ``base``: offset of the first byte after the history's ``[``, ``end``: of its ``]``. ``shared``: how many
+    leading items are, byte for byte, those of the request it was compared with. ``tools``: the raw bytes of
+    the tool list.
     """
 
     body: bytes = field(repr=False)
     base: int
+    end: int
     items: tuple[Item, ...] = field(repr=False)
     shared: int
     tools: bytes = field(repr=False)
