@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -58,7 +59,13 @@ def dialect_of(dialects: Iterable[Dialect], headers: Mapping[str, str]) -> tuple
         pattern = dialect.identify.pattern
         if pattern is None:
             continue
-        match = re.search(pattern, headers.get(dialect.identify.header, ""))
+        match = _searched(pattern, headers.get(dialect.identify.header, ""))
         if match is not None:
             return dialect, match.groupdict().get("version")
     return None, None
+
+
+@lru_cache(maxsize=256)
+def _searched(pattern: str, text: str) -> re.Match[str] | None:
+    # The same few headers come with every request.
+    return re.search(pattern, text)
