@@ -162,17 +162,23 @@ def _text(content: Any) -> str:
 
 
 def _offers(request: dict[str, Any], items: list[dict[str, Any]]) -> Iterator[ToolOffer]:
-    added = [item.get("tools") for item in items if item.get("type") == "additional_tools"]
-    for tools in (request.get("tools"), *added):
-        for tool in tools if isinstance(tools, list) else ():
-            if isinstance(tool, dict):
-                schema = tool.get("parameters")
-                properties = schema.get("properties") if isinstance(schema, dict) else None
-                yield ToolOffer(
-                    str(tool.get("name") or tool.get("type", "")),
-                    tuple(properties or ()),
-                    tool.get("type") == "custom",
-                )
+    yield from _offers_of(request.get("tools"))
+    for item in items:
+        if item.get("type") == "additional_tools":
+            yield from _offers_of(item.get("tools"))
+
+
+def _offers_of(tools: Any) -> Iterator[ToolOffer]:
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, dict):
+            continue
+        if tool.get("type") == "namespace":
+            yield from _offers_of(tool.get("tools"))
+            continue
+        schema = tool.get("parameters")
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        name = str(tool.get("name") or tool.get("type", ""))
+        yield ToolOffer(name, tuple(properties or ()), tool.get("type") == "custom")
 
 
 def _output(answer: Answer) -> list[dict[str, Any]]:
