@@ -24,27 +24,25 @@ class SseEvent(NamedTuple):
 
 
 def _data(raw: bytes) -> bytes:
-    if raw.startswith(b"data:") and raw.count(b"\n") <= 2 and b"\r" not in raw:
-        line = raw[5:].strip(b"\n")
-        if b"\n" not in line:
-            return line[1:] if line.startswith(b" ") else line
     found = []
-    for line in _LINE.split(raw):
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            found.append(value[1:] if value.startswith(b" ") else value)
+    for line in _LINE.split(raw) if b"\r" in raw else raw.split(b"\n"):
+        if line.startswith(b"data:"):
+            found.append(line[6:] if line.startswith(b"data: ") else line[5:])
+        elif line == b"data":
+            found.append(b"")
     return b"\n".join(found)
 
 
 class SseReader:
     """Feeds on chunks, gives whole events. ``rest`` holds what is not whole yet."""
 
-    __slots__ = ("_buffer", "_opened", "_searched")
+    __slots__ = ("_buffer", "_has_returns", "_opened", "_searched")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._searched = 0
         self._opened = False
+        self._has_returns = False
 
     @property
     def rest(self) -> bytes:
@@ -53,19 +51,30 @@ class SseReader:
     def feed(self, chunk: bytes) -> list[SseEvent]:
         buffer = self._buffer
         buffer += chunk
+        self._has_returns = self._has_returns or b"\r" in chunk
         events: list[SseEvent] = []
         at = 0
         start = max(self._searched - 3, 0)
-        while (end := _END.search(buffer, max(start, at))) is not None:
-            # A CR at the very end may be half of a CR LF.
-            if end.end() == len(buffer) and buffer.endswith(b"\r"):
-                break
-            raw = bytes(buffer[at : end.end()])
+        while (end := self._end(max(start, at))) >= 0:
+            raw = bytes(buffer[at:end])
             events.append(self._event(raw))
-            at = end.end()
+            at = end
         del buffer[:at]
         self._searched = len(buffer)
         return events
+
+    def _end(self, start: int) -> int:
+        """Where the event ends that has no end before ``start``, or -1."""
+        buffer = self._buffer
+        if not self._has_returns:
+            # Nearly every stream, and a search for bytes is much faster than one for a pattern.
+            at = buffer.find(b"\n\n", start)
+            return at if at < 0 else at + 2
+        found = _END.search(buffer, start)
+        # A CR at the very end may be half of a CR LF.
+        if found is None or (found.end() == len(buffer) and buffer.endswith(b"\r")):
+            return -1
+        return found.end()
 
     def _event(self, raw: bytes) -> SseEvent:
         lines = raw if self._opened else raw.removeprefix(_MARK)
