@@ -19,7 +19,8 @@ Work = Generator[Act, Seen, str]
 _Part = Generator[Act, Seen, str | None]
 
 _ROUNDS = 4
-_CHECK_RUNS = 4
+# Where each round begins in the ways of looking at a file: reading, cat, sed, reading again.
+_FIRST_WAYS = (0, 2, 3, 1)
 _RAISED = re.compile(r"^\w+Error\b", re.MULTILINE)
 _PASSED = re.compile(r"^\d+ tests passed$", re.MULTILINE)
 
@@ -60,12 +61,12 @@ def _twice(act: Act) -> Generator[Act, Seen, Seen]:
 def careful(assignment: Assignment) -> Work:
     """Looks again, in another way, at what is failed, empty, cut or implausible; checks before it ends."""
     for round_number in range(_ROUNDS):
-        # After a failed check nothing is known any more, and the shell is asked first.
+        # After a failed check nothing is known any more, and another way of looking comes first.
         known: dict[str, str] = {}
         complete = True
         for goal in assignment.goals:
             plain = (yield from _careful_search(goal, known)) if isinstance(goal, Search) else goal
-            done = plain is not None and (yield from _fulfil(plain, known, distrust=round_number > 0))
+            done = plain is not None and (yield from _fulfil(plain, known, round_number))
             complete = complete and done
         passed = yield from _checked(assignment.check)
         if complete and passed:
@@ -80,29 +81,30 @@ def _careful_search(search: Search, known: dict[str, str]) -> Generator[Act, See
         found = _paths_in(seen.text, search.folder)
         if seen.failed or seen.partial or len(found) != 1:
             continue
-        text = yield from _look(found[0], lambda text: search.key in text, distrust=False)
+        text = yield from _look(found[0], lambda text: search.key in text, 0)
         if text is not None:
             known[found[0]] = text
             return search.goal(found[0])
     return None
 
 
-def _fulfil(goal: Goal, known: dict[str, str], *, distrust: bool) -> Generator[Act, Seen, bool]:
+def _fulfil(goal: Goal, known: dict[str, str], round_number: int) -> Generator[Act, Seen, bool]:
     """Brings one file into shape and sees that it is; False when that did not work.
 
     ``known`` are the texts that were seen and still stand.
     """
     for source in goal.sources:
         if source not in known:
-            text = yield from _look(source, lambda _: True, distrust=distrust)
+            text = yield from _look(source, lambda _: True, round_number)
             if text is None:
                 return False
             known[source] = text
+    holds = _holds(goal, known)
     for attempt in range(4):
         text = known.pop(goal.target, None)
-        is_new = not goal.revises and attempt == 0 and not distrust
-        if text is None and not is_new:
-            text = yield from _look(goal.target, _holds(goal, known), distrust=distrust or attempt > 0)
+        is_new = not goal.revises and attempt == 0 and round_number == 0
+        if not is_new and (text is None or not holds(text)):
+            text = yield from _look(goal.target, holds, round_number or min(attempt, 1))
         if text is None and (goal.revises or attempt > 0):
             return False
         wanted = goal.wanted(known | {goal.target: text or ""})
@@ -129,14 +131,12 @@ def _change(path: str, text: str | None, wanted: str, attempt: int) -> Generator
         yield from _edits(path, text, wanted)
 
 
-def _look(path: str, expected: Callable[[str], bool], *, distrust: bool) -> _Part:
-    """A file's text, when a look at it brought one that can be true."""
-    by_tool: tuple[Act, ...] = (Read(path), Read(path))
-    by_shell: tuple[Act, ...] = (
-        Shell(f"cat {shlex.quote(path)}"),
-        Shell(f"sed -n '1,400p' {shlex.quote(path)}"),
-    )
-    for act in (*by_shell, *by_tool) if distrust else (*by_tool, *by_shell):
+def _look(path: str, expected: Callable[[str], bool], first: int) -> _Part:
+    """A file's text, when a look at it brought one that can be true; ``first`` says which way comes first."""
+    name = shlex.quote(path)
+    ways: tuple[Act, ...] = (Read(path), Read(path), Shell(f"cat {name}"), Shell(f"sed -n '1,400p' {name}"))
+    start = _FIRST_WAYS[first]
+    for act in ways[start:] + ways[:start]:
         seen = yield act
         if seen.failed or seen.partial or not seen.text.strip():
             continue
@@ -149,8 +149,9 @@ def _look(path: str, expected: Callable[[str], bool], *, distrust: bool) -> _Par
 def _checked(command: str | None) -> Generator[Act, Seen, bool]:
     if command is None:
         return True
-    for _ in range(_CHECK_RUNS):
-        seen = yield Shell(command)
+    # Told otherwise: what fails for one command need not fail for another that does the same.
+    for run in (command, command, f"{command} 2>&1", f"({command}) 2>&1 | tail -n 20"):
+        seen = yield Shell(run)
         if not seen.failed and _PASSED.search(seen.text):
             return True
         if seen.failed and _RAISED.search(seen.text):

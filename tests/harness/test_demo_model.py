@@ -122,6 +122,36 @@ async def test_careful_gets_through_lies_about_every_third_result(
     assert checked.passed, checked.output
 
 
+def stubborn(lie: Lie, text: str) -> Policy:
+    """The demo model behind something that lies about every call whose arguments are exactly ``text``."""
+    honest = demo_policy()
+
+    def policy(view: Conversation) -> Turn:
+        turns = []
+        for past in view.turns:
+            told = (lie(c, r) if text in c.arguments.values() else r for c, r in _pairs(past))
+            turns.append(replace(past, results=tuple(told)))
+        return honest(replace(view, turns=tuple(turns)))
+
+    return policy
+
+
+def _pairs(past: PastTurn) -> list[tuple[ToolCall, ToolResult]]:
+    return [(call, result) for call in past.calls if (result := past.result_of(call)) is not None]
+
+
+@pytest.mark.parametrize("lie", [emptied, failed, shortened])
+@pytest.mark.parametrize(
+    "text", ["settings.py", "LIMITS.md", "cat settings.py", "python -B test_settings.py"]
+)
+async def test_careful_works_around_a_call_that_never_tells_the_truth(
+    text: str, lie: Lie, tmp_path: Path
+) -> None:
+    talk = await converse(stubborn(lie, text), TASKS["limits"], tmp_path)
+    assert verdict(TASKS["limits"], tmp_path).passed
+    assert len(talk.calls) < 60
+
+
 @pytest.mark.parametrize("lie", [emptied, shortened, drifted])
 def test_naive_believes_what_it_reads_and_says_that_it_is_done(lie: Lie, tmp_path: Path) -> None:
     trial, _ = solve(TASKS["limits"], "naive", tmp_path / "t", lying({0: lie}))
