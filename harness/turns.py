@@ -80,11 +80,15 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool on offer and the names of the arguments it takes; ``takes_text``: raw text in place of JSON."""
+    """A tool on offer and the names of the arguments it takes; ``takes_text``: raw text in place of JSON.
+
+    ``namespace`` is the group it is offered in, where a protocol has such groups.
+    """
 
     name: str
     parameters: tuple[str, ...] = ()
     takes_text: bool = False
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from harness.wire.past import Past, dumps, parsed, pieces, side_of, spelled
 
 _TEXT_PIECE = 24
 _INPUT_PIECE = 12
-_COMPACTION_OPENINGS = ("You are performing a CONTEXT CHECKPOINT COMPACTION",)
+# How an item without words stands in the view.
+_TRIGGER = "(compaction_trigger)"
+_COMPACTION_OPENINGS = ("You are performing a CONTEXT CHECKPOINT COMPACTION", _TRIGGER)
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -66,8 +68,7 @@ class ResponsesWire:
             return replace(view, side="count_tokens")
         if request.get("generate") is False:
             return replace(view, side="warm_up")
-        newest = view.turns[-1].said if view.turns else view.opening
-        compacting = any(text.startswith(_COMPACTION_OPENINGS) for text in newest)
+        compacting = any(text.startswith(_COMPACTION_OPENINGS) for text in _newest(view))
         return replace(view, side=side_of(view, "compaction" if compacting else None))
 
     def whole(self, answer: Answer) -> bytes:
@@ -138,10 +139,18 @@ def _take(past: Past, item: dict[str, Any]) -> None:
         say(_text(item.get("content")))
     elif kind.endswith("_call"):
         past.called(_call(kind, call_id, item))
-    elif kind.endswith("_call_output"):
+    elif kind.endswith("_output"):
         past.result(ToolResult(call_id, _text(item.get("output")), None))
     elif kind == "reasoning":
         past.answered("")
+    elif kind == "compaction":
+        past.said(str(item.get("encrypted_content", "")))
+    elif kind == "compaction_trigger":
+        past.said(_TRIGGER)
+
+
+def _newest(view: Conversation) -> tuple[str, ...]:
+    return view.turns[-1].said if view.turns else view.opening
 
 
 def _call(kind: str, call_id: str, item: dict[str, Any]) -> ToolCall:
@@ -168,25 +177,28 @@ def _offers(request: dict[str, Any], items: list[dict[str, Any]]) -> Iterator[To
             yield from _offers_of(item.get("tools"))
 
 
-def _offers_of(tools: Any) -> Iterator[ToolOffer]:
+def _offers_of(tools: Any, namespace: str | None = None) -> Iterator[ToolOffer]:
     for tool in tools if isinstance(tools, list) else ():
         if not isinstance(tool, dict):
             continue
         if tool.get("type") == "namespace":
-            yield from _offers_of(tool.get("tools"))
+            yield from _offers_of(tool.get("tools"), str(tool.get("name", "")))
             continue
         schema = tool.get("parameters")
         properties = schema.get("properties") if isinstance(schema, dict) else None
         name = str(tool.get("name") or tool.get("type", ""))
-        yield ToolOffer(name, tuple(properties or ()), tool.get("type") == "custom")
+        yield ToolOffer(name, tuple(properties or ()), tool.get("type") == "custom", namespace)
 
 
 def _output(answer: Answer) -> list[dict[str, Any]]:
-    output: list[dict[str, Any]] = []
-    if answer.turn.text:
-        output.append(_message(answer, answer.turn.text))
-    takes_text = {offer.name for offer in answer.view.tools if offer.takes_text}
-    return output + [_call_item(call, raw=call.tool in takes_text) for call in answer.turn.calls]
+    view = answer.view
+    if view.side == "compaction" and _TRIGGER in _newest(view):
+        return [
+            {"id": f"cmp_{answer.message_id}", "type": "compaction", "encrypted_content": answer.turn.text}
+        ]
+    output = [_message(answer, answer.turn.text)] if answer.turn.text else []
+    offers = {offer.name: offer for offer in view.tools}
+    return output + [_call_item(call, offers.get(call.tool)) for call in answer.turn.calls]
 
 
 def _message(answer: Answer, text: str) -> dict[str, Any]:
@@ -199,15 +211,18 @@ def _message(answer: Answer, text: str) -> dict[str, Any]:
     }
 
 
-def _call_item(call: ToolCall, *, raw: bool) -> dict[str, Any]:
+def _call_item(call: ToolCall, offer: ToolOffer | None) -> dict[str, Any]:
     said: dict[str, Any]
-    if raw:
+    if offer is not None and offer.takes_text:
         text = call.raw_arguments if call.raw_arguments is not None else str(call.arguments.get("input", ""))
         kind, said = "custom_tool_call", {"name": call.tool, "input": text}
     elif call.tool == "local_shell":
         kind, said = "local_shell_call", {"action": {"type": "exec"} | dict(call.arguments)}
     else:
         kind, said = "function_call", {"name": call.tool, "arguments": spelled(call)}
+    # Tools of this group are called by their bare names.
+    if offer is not None and offer.namespace not in (None, "functions"):
+        said["namespace"] = offer.namespace
     return {"id": f"item_{call.call_id}", "type": kind, "status": "completed", "call_id": call.call_id} | said
 
 
