@@ -112,19 +112,32 @@ def test_a_compacted_conversation_is_known_by_how_it_starts(name: str, opening: 
     assert any(re.search(pattern, opening) for pattern in configs.dialect(name).identify.compaction)
 
 
+def told(name: str, text: str) -> list[str]:
+    """What stands between each opening and the first place where a retold result can end."""
+    flattened = configs.dialect(name).identify.flattened
+    assert flattened is not None
+    found = []
+    for part in text.split(flattened.open)[1:]:
+        end = re.search(flattened.end, part)
+        assert end is not None
+        found.append(part[: end.start()])
+    return found
+
+
 def test_the_results_in_a_text_that_pi_sums_up_are_found() -> None:
+    cut = "\n\n[... 1001 more characters truncated]"
     text = (
         '<conversation>\n[User]: do it\n\n[Assistant tool calls]: read(path="a.txt"); bash(command="ls")\n\n'
-        "[Tool result]: line one\n\nline two\n\n\n"
-        "[Tool result]: xxx\n\n[... 1001 more characters truncated]\n\n"
+        f"[Tool result]: line one\n\nline two\n\n\n[Tool result]: xxx{cut}\n\n"
         "[Assistant]: done\n\n[Tool result]: last\n</conversation>\n\nSum it up."
     )
-    identify = configs.dialect("pi").identify
-    assert identify.flattened is not None
-    found = [(m["result"], m["left"]) for m in re.finditer(identify.flattened, text)]
-    assert found == [("line one\n\nline two\n", None), ("xxx", "1001"), ("last", None)]
-    assert identify.flattened_limit == 2000
-    assert identify.flattened_cut.format(left=1001) == "\n\n[... 1001 more characters truncated]"
+    # The opening of the next result ends this one, so each is looked at with what follows it.
+    text = text.replace("[Tool result]: xxx", "[Assistant]: \n\n[Tool result]: xxx")
+    assert told("pi", text) == ["line one\n\nline two\n", f"xxx{cut}", "last"]
+    flattened = configs.dialect("pi").identify.flattened
+    assert flattened is not None
+    assert flattened.limit == 2000
+    assert flattened.cut.replace("{left}", "1001") == cut
 
 
 @pytest.mark.parametrize(
@@ -138,9 +151,7 @@ def test_the_results_in_a_text_that_pi_sums_up_are_found() -> None:
     ],
 )
 def test_files_that_claude_code_reads_again_after_a_compaction_are_found(text: str) -> None:
-    pattern = configs.dialect("claude-code").identify.flattened
-    assert pattern is not None
-    assert [match["result"] for match in re.finditer(pattern, text)] == ["1\tone\n2\ttwo\n3\t"]
+    assert told("claude-code", text) == ["1\tone\n2\ttwo\n3\t"]
 
 
 @pytest.mark.parametrize("name", NAMES)

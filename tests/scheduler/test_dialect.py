@@ -174,7 +174,7 @@ COUNTED = {"pattern": "(?P<body>x)", "counts": [{"group": "n", "is": "lines"}]}
         ({"forms": {"read": {"notice": "of {totl}"}}}, "not a notice"),
         ({"forms": {"read": {"errors": {"post_effect_error": []}}}}, "no wording of post_effect_error"),
         ({"appended": [{"open": "<r>", "pattern": "("}]}, "not a regular expression"),
-        ({"identify": {"flattened": "["}}, "not a regular expression"),
+        ({"identify": {"flattened": {"open": "x", "end": "["}}}, "not a regular expression"),
         ({"tool_patterns": {"(": {"family": "read"}}}, "not a regular expression"),
         ({"title": None}, "title: "),
     ],
