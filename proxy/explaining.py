@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from configs import dialect, load_profile
-from proxy.failures import UsageError
+from proxy.usage import UsageError
 from scheduler.explain import Explanation, explain
 
 

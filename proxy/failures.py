@@ -7,10 +7,6 @@ import sys
 from collections.abc import Callable
 
 
-class UsageError(ValueError):
-    """Options or input that cannot be used; the message says what to change."""
-
-
 def _known() -> tuple[type[Exception], ...]:
     from configs import ConfigError
     from harness.adapter import HarnessError
@@ -19,6 +15,7 @@ def _known() -> tuple[type[Exception], ...]:
     from proxy.server import ServerError
     from proxy.service import ServiceError
     from proxy.upstream import UpstreamError
+    from proxy.usage import UsageError
     from scheduler.dialect import DialectError
     from scheduler.profile import ProfileError
 

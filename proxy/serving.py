@@ -12,11 +12,11 @@ from typing import Literal, cast
 from configs import dialects, load_profile
 from ledger.identity import package_version
 from proxy import terminal
-from proxy.failures import UsageError
 from proxy.injector import Injector, InjectorOptions
 from proxy.server import ProxyServer, serve_forever
 from proxy.service import ServiceSettings, check_reachable, open_service
 from proxy.upstream import parse_upstreams
+from proxy.usage import UsageError
 from scheduler.profile import Profile
 
 
