@@ -43,9 +43,23 @@ def checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns
 
 
+_TAIL = 4096
+
+
 def any_match(patterns: tuple[str, ...], text: str) -> bool:
-    """Whether one of ``patterns`` is found in ``text``."""
-    return any(compiled(pattern).search(text) for pattern in patterns)
+    """Whether one of ``patterns`` is found in ``text``.
+
+    One that starts with ``\\A`` is tried at the start alone, one that ends with ``\\Z`` is looked for in the
+    last 4,096 characters: a long text is not read through for them.
+    """
+    return any(_found(pattern, text) for pattern in patterns)
+
+
+def _found(pattern: str, text: str) -> bool:
+    if pattern.startswith(r"\A"):
+        return compiled(pattern).match(text) is not None
+    start = len(text) - _TAIL if pattern.endswith(r"\Z") else 0
+    return compiled(pattern).search(text, max(0, start)) is not None
 
 
 def _with_groups(pattern: str, *names: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +38,12 @@ def test_a_failed_result_is_known(dialect: str, tool: str, text: str, is_error: 
     assert has_failed(form, text, is_error)
 
 
+def test_a_long_result_that_failed_is_known_by_its_end() -> None:
+    shell = configs.dialect("pi").form("bash", "shell")
+    assert has_failed(shell, "row\n" * 100_000 + "\n\nCommand exited with code 3", None)
+    assert not has_failed(shell, "Command exited with code 3" + "\nrow" * 100_000, None)
+
+
 @pytest.mark.parametrize("real", ALL, ids=str)
 def test_a_result_that_succeeded_has_not_failed(real: Real) -> None:
     assert not has_failed(shown(real).form, real.text, None)
@@ -71,10 +75,6 @@ def test_a_new_body_is_what_the_new_text_shows(real: Real, body: str) -> None:
     assert again.wrap(again.body) == got.wrap(body)
     if again.envelope == got.envelope and (again.numbering is None) == (got.numbering is None):
         assert again.body == body
-
-
-def numbers(text: str) -> list[int]:
-    return [int(found) for found in re.findall(r"\d+", text)]
 
 
 def after_cut(real: Real, keep: int, *, tail: bool = False) -> str:
