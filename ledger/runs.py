@@ -10,12 +10,14 @@ from typing import Literal
 import msgspec
 
 Ended = Literal["complete", "quota_cut", "restart_cut", "error"]
+Claim = Literal["done", "gave_up"]
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of one run. Times are RFC 3339 in UTC; ``wall_s`` is seconds.
 
-    Only the first five fields are needed to score; a log made elsewhere may leave out the rest.
+    Only the first five fields are needed to score; a log made elsewhere may leave out the rest. ``claimed``
+    is what the agent's last words come down to: that it is done, that it gave up, or neither (null).
     """
 
     task_id: str
@@ -37,6 +39,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     exit_code: int | None = None
     reason: str | None = None
+    claimed: Claim | None = None
 
 
 def append_run(path: Path, line: RunLine) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from scoring.fold import Cell, CellCounts, Folded
 from scoring.runs import Run
+from scoring.sums import Cell, CellCounts, Counted
 
 _NANOSECONDS = 1000
 
@@ -57,29 +57,29 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, int]
 
 
-def exposure_of(folded: Folded, runs: Sequence[Run]) -> Exposure | None:
+def exposure_of(counted: Counted, runs: Sequence[Run]) -> Exposure | None:
     """The exposure of runs with a decision log; null when there is none."""
     logged = [run for run in runs if run.faults_decided is not None]
     if not logged:
         return None
-    total = _row("all", folded.cells.values())
+    total = _row("all", counted.cells.values())
     return Exposure(
         runs=len(logged),
         exposed_runs=sum(bool(run.faults_delivered) for run in logged),
-        calls=folded.calls,
+        calls=counted.calls,
         decided=total.decided,
         applied=total.applied,
         delivered=total.delivered,
-        undelivered=int(folded.undelivered.sum()),
+        undelivered=int(counted.undelivered.sum()),
         in_flight=sum(run.in_flight for run in logged),
-        superseded=folded.superseded,
-        dereferenced=folded.dereferenced,
-        slowed=folded.slowed,
+        superseded=counted.superseded,
+        dereferenced=counted.dereferenced,
+        slowed=counted.slowed,
         delivered_per_run=total.delivered / len(logged),
-        by_kind=_rows(folded.cells, lambda cell: cell.kind or "unknown"),
-        by_family=_rows(folded.cells, lambda cell: cell.family),
-        by_sort=_rows(folded.cells, _sort),
-        skipped=folded.skipped,
+        by_kind=_rows(counted.cells, lambda cell: cell.kind or "unknown"),
+        by_family=_rows(counted.cells, lambda cell: cell.family),
+        by_sort=_rows(counted.cells, _sort),
+        skipped=counted.skipped,
     )
 
 
@@ -103,9 +103,9 @@ def _row(name: str, counts: Collection[CellCounts]) -> Row:
     )
 
 
-def latency_of(folded: Folded) -> Latency | None:
+def latency_of(counted: Counted) -> Latency | None:
     """Quantiles of the injector's latency per call; null when no call was drawn."""
-    took = folded.latency_ns
+    took = counted.latency_ns
     if took.maximum is None:
         return None
     return Latency(

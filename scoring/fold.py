@@ -7,69 +7,23 @@ counts once and memory does not grow with the number of calls.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ledger.reading import Damaged, EmptyLog, NoStart, Problem, RunIdClash, read_decisions
-from ledger.records import AnyRecord, Decision, Delivery, End, Error, Quota, Request, Start
-from scoring.histogram import Histogram
+from ledger.problems import Damaged, EmptyLog, NoStart, Problem, RunIdClash
+from ledger.reading import SlimDecision, read_blocks
+from ledger.reading_memory import Arguments
+from ledger.records import Delivery, End, Error, Quota, Request, Start
+from scoring.reactions import target_of
 from scoring.spill import BUCKETS, Spill
+from scoring.sums import Cell, CellCounts, Counted, Ints, Sums
+from scoring.traces import RunTrace
+from scoring.watch import Followed, Watch
 
-type Ints = NDArray[np.int64]
-
-SUPERSEDED = "superseded"
-_LATENCY_CAP_US = 1e12
 _TOOL_SETS_KEPT = 32
-_ERRORS_KEPT = 3
+_FOLLOWED_KEPT = 1000
 # Requests that only ask how many tokens a prompt has: nobody answers them as an agent, and they cost none.
 _COUNTING_PATHS = ("/count_tokens", ":countTokens")
-
-
-class Cell(NamedTuple):
-    """What sort of fault: one cell of the exposure grid."""
-
-    kind: str | None
-    family: str
-    timing: str | None
-    mode: str | None
-    persistence: str | None
-
-
-class CellCounts(NamedTuple):
-    """``decided`` fired · ``applied`` not skipped · ``delivered`` the model answered with the payload in."""
-
-    decided: int
-    applied: int
-    delivered: int
-
-
-@dataclass(slots=True)
-class RunTrace:
-    """What the log says of one run. Everything but ``attempt`` concerns its first attempt alone."""
-
-    index: int
-    run_id: str
-    source: str
-    task_id: str | None = None
-    seed: int | None = None
-    repeat: int | None = None
-    started: bool = False
-    attempt: int = 1
-    can_fire: bool = False
-    agent_requests: int = 0
-    has_calls: bool = False
-    errors: dict[str, int] = field(default_factory=dict)
-    quota: bool = False
-    ended: str | None = None
-    passed: bool | None = None
-    tokens: int = 0
-    usage_missing: bool = False
-    first_request: str | None = None
-    last_request: str | None = None
 
 
 class Origin(NamedTuple):
@@ -84,28 +38,25 @@ class Origin(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """The counts of all logs. Arrays have one entry per run, at ``RunTrace.index``."""
+    """What all logs say. The arrays of ``counted`` have one entry per run, at ``RunTrace.index``.
+
+    ``followed``: the first thousand delivered faults with what came after them.
+    """
 
     runs: dict[str, RunTrace]
-    decided: Ints
-    delivered: Ints
-    undelivered: Ints
-    conflicting: Ints
-    calls: int
-    slowed: int
-    cells: dict[Cell, CellCounts]
-    skipped: dict[str, int]
-    dereferenced: int
-    superseded: int
-    latency_ns: Histogram
+    counted: Counted
     origins: tuple[Origin, ...]
     tool_sets: tuple[str, ...]
+    followed: tuple[Followed, ...]
 
 
 class Fold:
-    """Takes decision logs one by one; ``finish`` gives the counts. Use as a context manager."""
+    """Takes decision logs one by one; ``finish`` gives the counts. Use as a context manager.
 
-    def __init__(self) -> None:
+    ``replayed`` says, for (run_id, attempt), until when (RFC 3339) the attempt did what a journal had already.
+    """
+
+    def __init__(self, replayed: Mapping[tuple[str, int], str] | None = None) -> None:
         self.runs: dict[str, RunTrace] = {}
         # delivery: key of the payload's delivery, or 0; cell: 0 when not fired; skip: 0 when applied.
         self._calls = Spill(key="q", delivery="q", latency_us="d", run="i", cell="i", skip="i")
@@ -114,6 +65,8 @@ class Fold:
         self._skips: dict[str | None, int] = {None: 0}
         self._origins: dict[Origin, None] = {}
         self._tool_sets: dict[str, None] = {}
+        self._followed: list[Followed] = []
+        self._replayed = replayed or {}
 
     def __enter__(self) -> Fold:
         return self
@@ -122,56 +75,71 @@ class Fold:
         self._calls.__exit__(None, None, None)
         self._deliveries.__exit__(None, None, None)
 
-    def add_log(self, path: Path, problems: list[Problem], *, lone: bool) -> None:
+    def add_log(
+        self, path: Path, problems: list[Problem], *, lone: bool, memory: Path | None = None
+    ) -> None:
         """Takes in one log. ``lone``: nothing else says what the runs were, so an empty log is an error.
 
-        Raises what ``read_decisions`` raises, and ``RunIdClash``.
+        ``memory`` is the memory.db beside it, which says what the calls were about.
+        Raises what ``read_blocks`` raises, and ``RunIdClash``.
         """
         here: dict[str, RunTrace] = {}
-        try:
-            for record in read_decisions(path, problems):
-                run = here.get(record.run_id)
-                if run is None:
-                    run = here[record.run_id] = self._new_run(record.run_id, path)
-                # By far the most records are decisions: they take the short way.
-                if type(record) is Decision:
-                    if run.attempt == 1:
-                        self._decision(run, record)
-                else:
-                    self._add(run, record)
-        except (EmptyLog, NoStart) as error:
-            if lone:
-                raise
-            problems.append(Problem(str(path), None, str(error)))
+        with Arguments(memory) as arguments:
 
-    def _new_run(self, run_id: str, path: Path) -> RunTrace:
+            def targets(run_id: str, conversation: str, call_digest: str) -> str | None:
+                return target_of(arguments.of(run_id, conversation, call_digest))
+
+            try:
+                for first, records in read_blocks(path, problems):
+                    for line, record in enumerate(records, first):
+                        run = here.get(record.run_id)
+                        if run is None:
+                            run = here[record.run_id] = self._new_run(record.run_id, path, targets)
+                        # By far the most records are decisions: they take the short way.
+                        if type(record) is SlimDecision:
+                            if run.attempt == 1:
+                                self._decision(run, record, line)
+                        else:
+                            self._add(run, record, line)
+            except (EmptyLog, NoStart) as error:
+                if lone:
+                    raise
+                problems.append(Problem(str(path), None, str(error)))
+            for run in here.values():
+                run.watch.finish()
+
+    def _new_run(self, run_id: str, path: Path, targets: Any) -> RunTrace:
         known = self.runs.get(run_id)
         if known is not None:
             raise RunIdClash(
                 f"{path} and {known.source} both hold a run {run_id}: two runs cannot share an id; score the "
                 "logs apart, or give each run its own id"
             )
-        run = self.runs[run_id] = RunTrace(len(self.runs), run_id, str(path))
+        watch = Watch(run_id, targets, self._keep)
+        run = self.runs[run_id] = RunTrace(len(self.runs), run_id, str(path), watch)
         return run
 
-    def _add(self, run: RunTrace, record: AnyRecord | Damaged) -> None:
+    def _keep(self, followed: Followed) -> None:
+        if len(self._followed) < _FOLLOWED_KEPT:
+            self._followed.append(followed)
+
+    def _add(self, run: RunTrace, record: Any, line: int) -> None:
         kind = type(record)
         if kind is Start:
-            self._start(run, record)  # type: ignore[arg-type]
+            self._start(run, record, line)
         if run.attempt != 1:
+            if kind is Request:
+                self._replay(run, record)
             return
         if kind is Delivery:
-            self._delivery(run, record)  # type: ignore[arg-type]
+            self._delivery(run, record)
         elif kind is Request:
-            self._request(run, record)  # type: ignore[arg-type]
+            self._request(run, record)
         elif kind in (Error, Damaged, Quota, End):
-            _note(run, record)
+            run.note(record, line)
 
-    def _start(self, run: RunTrace, start: Start) -> None:
-        run.attempt = start.attempt
-        run.task_id, run.seed, run.repeat = start.task_id, start.seed, start.repeat
-        run.started = run.started or start.attempt == 1
-        run.can_fire = run.can_fire or can_fire(start.profile)
+    def _start(self, run: RunTrace, start: Start, line: int) -> None:
+        run.begin(start, line)
         origin = Origin(
             start.harness,
             start.harness_version,
@@ -182,13 +150,17 @@ class Fold:
         )
         self._origins[origin] = None
 
-    def _decision(self, run: RunTrace, call: Decision) -> None:
+    def _decision(self, run: RunTrace, call: SlimDecision, line: int) -> None:
         run.has_calls = True
         place = hash((run.index, call.conversation, call.call_id))
         delivery = cell = skip = 0
+        if not run.watch.is_idle:
+            run.watch.called(call)
         if call.fired:
             what = Cell(call.kind, call.family, call.timing, call.mode, call.persistence)
             cell = self._cells.setdefault(what, len(self._cells))
+            if call.kind != "slow":
+                run.watch.fired(call, line)
         if call.payload_sha256 is not None:
             delivery = hash((place, call.call_digest, call.nth, call.payload_sha256)) or 1
         if call.skipped is not None:
@@ -199,6 +171,7 @@ class Fold:
     def _delivery(self, run: RunTrace, delivery: Delivery) -> None:
         if delivery.upstream_status >= 400:
             return
+        run.watch.delivered(delivery)
         place = hash((run.index, delivery.conversation, delivery.call_id))
         key = hash((place, delivery.call_digest, delivery.nth, delivery.payload_sha256)) or 1
         self._deliveries.append(place % BUCKETS, key)
@@ -206,13 +179,7 @@ class Fold:
     def _request(self, run: RunTrace, request: Request) -> None:
         if request.protocol is None or request.path.endswith(_COUNTING_PATHS):
             return
-        used = (
-            request.input_tokens,
-            request.cache_read_tokens,
-            request.cache_write_tokens,
-            request.output_tokens,
-        )
-        run.tokens += sum(count for count in used if count is not None)
+        run.tokens += tokens_of(request)
         if request.tools_digest is None:
             return
         run.agent_requests += 1
@@ -224,124 +191,34 @@ class Fold:
         if answered and request.output_tokens is None:
             run.usage_missing = True
 
+    def _replay(self, run: RunTrace, request: Request) -> None:
+        """Adds up what a resumed attempt spent until it was where the journal already had been."""
+        until = self._replayed.get((run.run_id, run.attempt))
+        # RFC 3339 in UTC with microseconds sorts as text.
+        if until is not None and request.ts <= until and not request.path.endswith(_COUNTING_PATHS):
+            run.replayed_tokens[run.attempt] = run.replayed_tokens.get(run.attempt, 0) + tokens_of(request)
+
     def finish(self) -> Folded:
         """Counts every call once. The fold takes nothing more after this."""
-        sums = _Sums(self._cells, self._skips, len(self.runs))
+        sums = Sums(self._cells, self._skips, len(self.runs))
         for calls, deliveries in zip(self._calls.read(), self._deliveries.read(), strict=True):
             if len(calls):
                 sums.add(calls, deliveries["key"])
         return Folded(
             runs=self.runs,
-            decided=sums.decided,
-            delivered=sums.delivered,
-            undelivered=sums.undelivered,
-            conflicting=sums.conflicting,
-            calls=sums.calls,
-            slowed=sums.slowed,
-            cells=sums.cell_counts(),
-            skipped=sums.skip_counts(),
-            dereferenced=sums.dereferenced,
-            superseded=sums.superseded,
-            latency_ns=sums.latency,
+            counted=sums.counted(),
             origins=tuple(sorted(self._origins, key=repr)),
             tool_sets=tuple(sorted(self._tool_sets)),
+            followed=tuple(self._followed),
         )
 
 
-def _note(run: RunTrace, record: AnyRecord | Damaged) -> None:
-    if isinstance(record, Error):
-        _note_error(run, f"{record.where}: {record.reason}")
-    elif isinstance(record, Damaged):
-        _note_error(run, f"damaged {record.event} record on line {record.line}")
-    elif isinstance(record, Quota):
-        run.quota = True
-    elif isinstance(record, End):
-        run.ended = record.ended if record.ended is not None else run.ended
-        run.passed = record.passed if record.passed is not None else run.passed
-
-
-def _note_error(run: RunTrace, reason: str) -> None:
-    # The first few say what is wrong; a run with a million errors must not hold a million texts.
-    if reason in run.errors or len(run.errors) < _ERRORS_KEPT:
-        run.errors[reason] = run.errors.get(reason, 0) + 1
-
-
-def can_fire(profile: Mapping[str, Any]) -> bool:
-    """Whether a resolved profile can fire anything: some rate above 0, or a forced fault."""
-    if profile.get("max_faults") == 0:
-        return False
-    rates = [profile.get("rate"), *(profile.get("rates") or {}).values()]
-    return bool(profile.get("force")) or any(isinstance(r, int | float) and r > 0 for r in rates)
-
-
-class _Sums:
-    """Adds up the buckets of a fold, vectorised."""
-
-    def __init__(self, cells: dict[Cell | None, int], skips: dict[str | None, int], runs: int) -> None:
-        self._cells = [cell for cell in cells if cell is not None]
-        self._skips = [skip for skip in skips if skip is not None]
-        self._runs = runs
-        self._is_slow = np.array([False] + [cell.kind == "slow" for cell in self._cells])
-        self._superseded_at = skips.get(SUPERSEDED, -1)
-        self._dereferenced_at = skips.get("dereferenced", -1)
-        self._by_cell = np.zeros((3, len(cells)), dtype=np.int64)
-        self._by_skip = np.zeros(len(skips), dtype=np.int64)
-        self.decided, self.delivered, self.undelivered, self.conflicting = np.zeros((4, runs), dtype=np.int64)
-        self.calls = self.slowed = self.dereferenced = self.superseded = 0
-        self.latency = Histogram()
-
-    def add(self, records: NDArray[Any], deliveries: Ints) -> None:
-        """``records``: one bucket's decision records; ``deliveries``: its delivery keys."""
-        calls, superseded, conflicting = _once_each(records, self._superseded_at)
-        cell, skip, run = calls["cell"], calls["skip"], calls["run"]
-        slow = self._is_slow[cell]
-        fired = (cell > 0) & ~slow
-        applied = fired & (skip == 0)
-        has_payload = calls["delivery"] != 0
-        delivered = applied & has_payload & np.isin(calls["delivery"], deliveries)
-        undelivered = applied & has_payload & ~delivered & ~superseded
-        self.calls += len(calls)
-        self.slowed += int((slow & (skip == 0)).sum())
-        self.dereferenced += int((skip == self._dereferenced_at).sum())
-        self.superseded += int((superseded & fired).sum())
-        for row, mask in enumerate((fired, applied, delivered)):
-            self._by_cell[row] += np.bincount(cell[mask], minlength=self._by_cell.shape[1])
-        self._by_skip += np.bincount(skip[fired], minlength=len(self._by_skip))
-        self.decided += np.bincount(run[fired], minlength=self._runs)
-        self.delivered += np.bincount(run[delivered], minlength=self._runs)
-        self.undelivered += np.bincount(run[undelivered], minlength=self._runs)
-        self.conflicting += np.bincount(run[conflicting], minlength=self._runs)
-        latency_ns = np.clip(calls["latency_us"][~slow], 0, _LATENCY_CAP_US) * 1000
-        self.latency.add(np.rint(latency_ns).astype(np.int64))
-
-    def cell_counts(self) -> dict[Cell, CellCounts]:
-        counts = self._by_cell.T[1:].tolist()
-        found = {cell: CellCounts(*row) for cell, row in zip(self._cells, counts, strict=True)}
-        return {cell: found[cell] for cell in sorted(found, key=repr) if cell.kind != "slow"}
-
-    def skip_counts(self) -> dict[str, int]:
-        found = dict(zip(self._skips, self._by_skip.tolist()[1:], strict=True))
-        return {skip: found[skip] for skip in sorted(found) if found[skip]}
-
-
-def _once_each(
-    records: NDArray[Any], superseded_at: int
-) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
-    """One row per call out of one or more records of it: (calls, superseded, conflicting), row by row.
-
-    The last record that is not ``superseded`` says what was done; if there is none, the last one.
-    Conflicting: two records of one call name different payloads.
-    """
-    given_up = records["skip"] == superseded_at
-    order = np.lexsort((np.arange(len(records)), ~given_up, records["key"]))
-    ordered, given_up = records[order], given_up[order]
-    last = np.empty(len(records), dtype=np.bool_)
-    same = ordered["key"][1:] == ordered["key"][:-1]
-    last[-1:], last[:-1] = True, ~same
-    group = np.concatenate(([0], np.cumsum(~same)))
-    superseded = np.bincount(group, weights=given_up) > 0
-    # A record without a payload (an orphan, say) may know less of the fault: only payloads can disagree.
-    sent = (ordered["delivery"] != 0) & ~given_up
-    differ = same & sent[1:] & sent[:-1] & (ordered["delivery"][1:] != ordered["delivery"][:-1])
-    conflicting = np.bincount(group[1:], weights=differ, minlength=len(superseded)) > 0
-    return ordered[last], superseded, conflicting
+def tokens_of(request: Request) -> int:
+    """Uncached input + cache read + cache write + output, each once; what is not reported counts as 0."""
+    used = (
+        request.input_tokens,
+        request.cache_read_tokens,
+        request.cache_write_tokens,
+        request.output_tokens,
+    )
+    return sum(count for count in used if count is not None)

@@ -74,6 +74,11 @@ def t_quantile(df: int, level: float = LEVEL) -> float:
             high = middle
 
 
+def t_two_sided(t: float, df: int) -> float:
+    """P(|T| >= |t|) of Student's t with ``df`` degrees of freedom, by the same series."""
+    return max(0.0, 1.0 - _central_t(math.atan(abs(t) / math.sqrt(df)), df))
+
+
 def _central_t(angle: float, df: int) -> float:
     """P(|T| <= t) with t = √df·tan(angle)."""
     sine, cosine = math.sin(angle), math.cos(angle)
@@ -135,13 +140,19 @@ def cluster_t(numerator: Floats, denominator: Floats, level: float = LEVEL) -> I
     Tasks with neither numerator nor denominator are left out. Null for fewer than two tasks or when the
     denominators sum to zero. The low end is not below 0: costs are not negative.
     """
+    found = cluster_t_signed(numerator, denominator, level)
+    return None if found is None else Interval(max(0.0, found.low), found.high)
+
+
+def cluster_t_signed(numerator: Floats, denominator: Floats, level: float = LEVEL) -> Interval | None:
+    """As ``cluster_t`` for means that may be negative, such as what one arm costs more than the other."""
     use = (denominator != 0) | (numerator != 0)
     num, den = numerator[use], denominator[use]
     if len(den) < 2 or den.sum() == 0:
         return None
     ratio = math.fsum(num.tolist()) / float(den.sum())
     half = t_quantile(len(den) - 1, level) * math.sqrt(_linearised_variance(num, den, ratio))
-    return Interval(max(0.0, ratio - half), ratio + half)
+    return Interval(ratio - half, ratio + half)
 
 
 def cluster_bootstrap(
@@ -180,8 +191,8 @@ def resampled_totals(columns: Floats, *, seed: int, resamples: int) -> Iterator[
     """Column sums of ``resamples`` resamples of the rows, in blocks of shape (b, k).
 
     The order of the rows does not matter. Whole-number counts below 2^53 are summed exactly. Where many
-    rows are equal, one multinomial draw over the distinct rows replaces the draw of n row numbers: the
-    distribution of the sums is the same.
+    rows are equal, one multinomial draw over the distinct rows replaces the draw of n row numbers, which are
+    drawn and counted otherwise: the distribution of the sums is the same.
     """
     rows, counts = np.unique(columns, axis=0, return_counts=True)
     n = len(columns)
@@ -189,7 +200,7 @@ def resampled_totals(columns: Floats, *, seed: int, resamples: int) -> Iterator[
     if len(rows) <= max(1, _GATHER_ABOVE * n):
         yield from _by_multinomial(rng, rows, counts, n, resamples)
     else:
-        yield from _by_gather(rng, np.repeat(rows, counts, axis=0), resamples)
+        yield from _by_counting(rng, np.repeat(rows, counts, axis=0), resamples)
 
 
 def _by_multinomial(
@@ -199,11 +210,13 @@ def _by_multinomial(
         yield rng.multinomial(n, counts / n, size=size).astype(np.float64) @ rows
 
 
-def _by_gather(rng: np.random.Generator, rows: Floats, resamples: int) -> Iterator[Floats]:
-    by_column = np.ascontiguousarray(rows.T)
-    for size in _blocks(resamples, len(rows)):
-        picked = rng.integers(0, len(rows), size=(size, len(rows)), dtype=np.int32)
-        yield np.stack([column[picked].sum(axis=1) for column in by_column], axis=1)
+def _by_counting(rng: np.random.Generator, rows: Floats, resamples: int) -> Iterator[Floats]:
+    n = len(rows)
+    for size in _blocks(resamples, n):
+        picked = rng.integers(0, n, size=(size, n), dtype=np.int64)
+        picked += np.arange(size)[:, np.newaxis] * n
+        drawn = np.bincount(picked.ravel(), minlength=size * n).reshape(size, n)
+        yield drawn.astype(np.float64) @ rows
 
 
 def _blocks(resamples: int, width: int) -> Iterator[int]:

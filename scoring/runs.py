@@ -9,9 +9,14 @@ from typing import get_args
 
 import msgspec
 
-from ledger.reading import EmptyLog, Folder, Problem, RunIdClash, Verdict, read_runlogs
-from ledger.runs import Ended, RunLine
-from scoring.fold import Folded, RunTrace
+from ledger.problems import EmptyLog, Problem, RunIdClash
+from ledger.reading import Lined, read_runlogs
+from ledger.reading_folder import Folder
+from ledger.reading_stated import Verdict
+from ledger.runs import Claim, Ended, RunLine
+from scoring.claims import claim_of
+from scoring.fold import Folded
+from scoring.traces import RunTrace
 
 DEFAULT_RUN = "default"
 
@@ -22,7 +27,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A first attempt. ``ended`` and ``passed`` are null where nobody said; ``invalid`` holds the reasons.
 
     ``faults_decided`` and ``faults_delivered`` are null when the run has no decision log.
-    ``in_flight`` faults were decided when the run was cut, before the model could answer.
+    ``in_flight`` faults were decided when the run was cut, before the model could answer. ``index`` is its
+    place in the folded decision logs, null without one; ``where`` the ledger line that it stands in.
     """
 
     run_id: str | None
@@ -37,6 +43,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     faults_delivered: int | None = None
     in_flight: int = 0
     invalid: tuple[str, ...] = ()
+    claimed: Claim | None = None
+    profile: str | None = None
+    index: int | None = None
+    where: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -53,6 +63,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """Passed, complete and valid."""
         return self.ended == "complete" and self.passed is True and not self.invalid
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it was interrupted: out of quota, or the machine, the supervisor or we ended it."""
+        return self.ended in ("quota_cut", "restart_cut")
+
+    @property
+    def cell(self) -> tuple[str, int, int]:
+        """(task, seed, repeat)."""
+        return (self.task_id, self.seed, self.repeat)
+
 
 def join_runs(
     folders: Sequence[Folder], folded: Folded, verdicts: Mapping[str, Verdict], problems: list[Problem]
@@ -66,12 +86,13 @@ def join_runs(
     lined: set[str] = set()
     has_log = {runlog: bool(folder.decisions) for folder in folders for runlog in folder.runlogs}
     by_cell = _by_cell(folded.runs.values())
-    for path, line in read_runlogs(has_log, problems):
+    for found in read_runlogs(has_log, problems):
+        path, _, line = found
         trace = folded.runs.get(line.run_id) if line.run_id else by_cell.get(_cell(line))
         if trace is not None:
             lined.add(trace.run_id)
             _check_same(path, line, trace, problems)
-        runs.append(_from_line(path, line, trace, folded, verdicts, problems, logged=has_log[path]))
+        runs.append(_from_line(found, trace, folded, verdicts, problems, logged=has_log[path]))
     alone = len(folded.runs) == 1 and not runs
     for trace in folded.runs.values():
         if trace.run_id in lined or (not alone and _is_idle_default(trace, problems)):
@@ -80,7 +101,7 @@ def join_runs(
             what = f"run {trace.run_id} has no line in the run log: counted, not judged"
             problems.append(Problem(trace.source, None, what))
         runs.append(_from_log(trace, folded, verdicts, problems))
-    if not runs:
+    if not runs and not any(folder.journals for folder in folders):
         raise EmptyLog(f"no run in {', '.join(str(f.path) for f in folders)}: there is nothing to score yet")
     _report_strays(verdicts, runs, problems)
     return tuple(
@@ -116,8 +137,7 @@ def _check_same(path: Path, line: RunLine, trace: RunTrace, problems: list[Probl
 
 
 def _from_line(
-    path: Path,
-    line: RunLine,
+    found: Lined,
     trace: RunTrace | None,
     folded: Folded,
     verdicts: Mapping[str, Verdict],
@@ -125,6 +145,7 @@ def _from_line(
     *,
     logged: bool,
 ) -> Run:
+    path, number, line = found
     passed = line.passed
     verdict = verdicts.get(line.run_id) if line.run_id is not None else None
     if verdict is not None and verdict.passed is not None:
@@ -144,6 +165,9 @@ def _from_line(
         passed=passed,
         tokens_used=line.tokens_used if line.tokens_used is not None else _tokens(trace),
         wall_s=line.wall_s,
+        claimed=line.claimed if line.claimed is not None else _claim(verdict),
+        profile=line.profile,
+        where=f"{path}:{number}",
     )
     if trace is None:
         return msgspec.structs.replace(
@@ -181,32 +205,42 @@ def _from_log(
         ended=ended,
         passed=passed,
         tokens_used=_tokens(trace),
-        wall_s=_seconds(trace.first_request, trace.last_request),
+        wall_s=seconds_between(trace.first_request, trace.last_request),
+        claimed=_claim(verdict),
+        where=f"{trace.source}:{trace.lines.get('end') or trace.lines.get('start') or 1}",
     )
     return _with_trace(run, trace, folded)
 
 
+def _claim(verdict: Verdict | None) -> Claim | None:
+    if verdict is None:
+        return None
+    return verdict.claimed if verdict.claimed is not None else claim_of(verdict.final_text)
+
+
 def _with_trace(run: Run, trace: RunTrace, folded: Folded) -> Run:
-    undelivered = int(folded.undelivered[trace.index])
+    counted = folded.counted
+    undelivered = int(counted.undelivered[trace.index])
     # What was under way when the harness was killed or cut off could not be answered any more: no fault of
     # the injector, and such a run is a failure as it is.
-    was_cut = run.ended in ("quota_cut", "restart_cut")
     reasons = [
         f"injector error: {error}" + (f" ({times} times)" if times > 1 else "")
         for error, times in trace.errors.items()
     ]
     if not trace.started:
         reasons.append(NO_START)
-    if undelivered and not was_cut:
-        reasons.append(f"{undelivered} of {int(folded.decided[trace.index])} faults never reached the model")
-    if folded.conflicting[trace.index]:
-        reasons.append(f"{int(folded.conflicting[trace.index])} calls were decided twice, differently")
+    if undelivered and not run.is_cut:
+        reasons.append(f"{undelivered} of {int(counted.decided[trace.index])} faults never reached the model")
+    if counted.conflicting[trace.index]:
+        reasons.append(f"{int(counted.conflicting[trace.index])} calls were decided twice, differently")
     return msgspec.structs.replace(
         run,
-        faults_decided=int(folded.decided[trace.index]),
-        faults_delivered=int(folded.delivered[trace.index]),
-        in_flight=undelivered if was_cut else 0,
+        faults_decided=int(counted.decided[trace.index]),
+        faults_delivered=int(counted.delivered[trace.index]),
+        in_flight=undelivered if run.is_cut else 0,
         invalid=tuple(reasons),
+        profile=run.profile if run.profile is not None else trace.profile,
+        index=trace.index,
     )
 
 
@@ -229,7 +263,8 @@ def _tokens(trace: RunTrace | None) -> int | None:
     return trace.tokens
 
 
-def _seconds(first: str | None, last: str | None) -> float | None:
+def seconds_between(first: str | None, last: str | None) -> float | None:
+    """Seconds from one RFC 3339 time to another; null when one is not known or is no time."""
     if first is None or last is None:
         return None
     try:

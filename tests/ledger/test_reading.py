@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.reading import (
+from ledger.problems import (
+    BadJournal,
     BadManifest,
     BadRunLine,
     BadVerdicts,
@@ -23,15 +26,23 @@ from ledger.reading import (
     RunIdClash,
     StartMismatch,
     UnusablePath,
-    Verdict,
-    find_folders,
-    read_decisions,
-    read_runlogs,
-    read_threshold,
-    read_verdicts,
 )
+from ledger.reading import read_blocks, read_decisions, read_resumed, read_runlogs
+from ledger.reading_folder import find_folders
+from ledger.reading_journal import JournalRow, read_journal
+from ledger.reading_stated import Verdict, read_manifest, read_verdicts
 from ledger.runs import RunLine, append_run
-from tests.scoring.logs import decision, end, line, run, start, write_decisions, write_runs
+from tests.scoring.logs import (
+    decision,
+    end,
+    line,
+    run,
+    start,
+    write_decisions,
+    write_journal,
+    write_resumed,
+    write_runs,
+)
 
 
 def read(path: Path) -> tuple[list[Any], list[Problem]]:
@@ -120,7 +131,7 @@ def test_a_second_start_that_disagrees_is_an_error(tmp_path: Path, changes: dict
 
 def read_runs(*paths: Path) -> tuple[list[RunLine], list[Problem]]:
     problems: list[Problem] = []
-    return [found for _, found in read_runlogs(paths, problems)], problems
+    return [found.line for found in read_runlogs(paths, problems)], problems
 
 
 def test_run_lines_need_five_fields(tmp_path: Path) -> None:
@@ -235,11 +246,115 @@ def test_threshold_of_a_manifest(tmp_path: Path) -> None:
     path = tmp_path / "manifest.yaml"
     for text, threshold in (("threshold: 0.25", 0.25), ("seed: 7", None), ("", None), ("threshold: 0", 0.0)):
         path.write_text(text)
-        assert read_threshold(path) == threshold
+        assert read_manifest(path).threshold == threshold
     for text in ("threshold: ten", "threshold: 10", "threshold: true", "a: [", "threshold: .nan"):
         path.write_text(text)
         with pytest.raises(BadManifest, match=r"manifest\.yaml"):
-            read_threshold(path)
+            read_manifest(path)
+
+
+def test_a_manifest_as_the_contract_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.yaml"
+    path.write_text(
+        "run_id: cell-3\ntaskset_sha: abc\nenv: {python: '3.13', container_digest: sha256:1, cpus: 2}\n"
+        "endpoint: {model_id: m-1}\nfaults: {plan: off, repeats: 5}\nharness: pi\n"
+        "tasks: [b, {id: a, prompt: x}]\nprofile: moderate\ntoken_budget: 50000\nthreshold: 0.1\n"
+        "checkpoints: [tests_run, context_loaded]\n"
+    )
+    found = read_manifest(path)
+    assert (found.container_digest, found.cpus, found.taskset_sha) == ("sha256:1", 2.0, "abc")
+    assert (found.tasks, found.checkpoints) == (("a", "b"), ("context_loaded", "tests_run"))
+    assert (found.plan, found.repeats, found.token_budget) == ("off", 5, 50000)
+    assert (found.profile, found.harness, found.model_id) == ("moderate", "pi", "m-1")
+
+
+def test_resumed_attempts(tmp_path: Path) -> None:
+    path = write_resumed(tmp_path, *(run(run_id="r1", attempt=k) for k in (2, 3, 3)), run("t2"))
+    problems: list[Problem] = []
+    found = list(read_resumed([path], problems))
+    assert [(one.number, one.line.attempt) for one in found] == [(1, 2), (2, 3), (4, 1)]
+    assert "attempt 3 of r1 again" in str(problems)
+    clash = write_resumed(tmp_path, run(run_id="r1", attempt=2), run(run_id="r1", attempt=2, passed=False))
+    with pytest.raises(RunIdClash, match="attempt 2 of r1 already stands"):
+        list(read_resumed([clash], []))
+
+
+def test_a_journal_and_one_from_elsewhere(tmp_path: Path) -> None:
+    ours = write_journal(tmp_path / "journal.db", ("r1", "t1", "patch_applied", 1, "d1"))
+    (row,) = read_journal(ours)
+    assert row == JournalRow(
+        run_id="r1",
+        task_id="t1",
+        checkpoint="patch_applied",
+        attempt=1,
+        payload_digest="d1",
+        wall_ms=100.0,
+        ts="2026-01-01T00:00:00.000000Z",
+    )
+    theirs = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(theirs)) as database, database:
+        database.execute("CREATE TABLE other (x)")
+        database.execute(
+            "CREATE TABLE steps (task_id TEXT, checkpoint TEXT, attempt INTEGER, payload_digest BLOB,"
+            " PRIMARY KEY (task_id, checkpoint, attempt)) WITHOUT ROWID"
+        )
+        database.execute("INSERT INTO steps VALUES ('t1', 'tests_run', 1, x'00ff')")
+    (row,) = read_journal(theirs)
+    assert (row.run_id, row.task_id, row.payload_digest, row.ts) == (None, "t1", "00ff", None)
+    (folder,) = find_folders([theirs], [])
+    assert folder.journals == (theirs,)
+
+
+def test_a_journal_that_a_killed_writer_left_open_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    writer = sqlite3.connect(path)
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("CREATE TABLE journal (run_id TEXT, checkpoint TEXT, attempt INTEGER)")
+    writer.execute("INSERT INTO journal VALUES ('r1', 'context_loaded', 1)")
+    writer.commit()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in tmp_path.glob("journal.db*"):
+        (copy / file.name).write_bytes(file.read_bytes())
+    writer.close()
+    assert [row.checkpoint for row in read_journal(copy / "journal.db")] == ["context_loaded"]
+
+
+@pytest.mark.parametrize("contents", [b"hello", b"", b"SQLite format 3\x00 and no more"])
+def test_what_is_no_journal(tmp_path: Path, contents: bytes) -> None:
+    path = tmp_path / "journal.db"
+    path.write_bytes(contents)
+    with pytest.raises(BadJournal, match=r"journal\.db"):
+        list(read_journal(path))
+
+
+def test_a_journal_row_of_the_wrong_type(tmp_path: Path) -> None:
+    path = write_journal(tmp_path / "journal.db", ("r1", "t1", "patch_applied", "first", "d1"))
+    with pytest.raises(BadJournal, match="attempt"):
+        list(read_journal(path))
+
+
+def test_blocks_hold_what_the_lines_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.reading._BLOCK_BYTES", 3000)
+    written = [start(), *(decision(call=k) for k in range(50)), b"x\n", b"\n", decision(call=50), end()]
+    path = write_decisions(tmp_path, *written)
+    problems: list[Problem] = []
+    found = {
+        number: record
+        for block in read_blocks(path, problems)
+        for number, record in enumerate(block.records, block.first)
+    }
+    assert sorted(found) == [*range(1, 52), 54, 55]
+    assert [problem.line for problem in problems] == [52]
+    assert [found[k].call_id for k in (2, 51, 54)] == ["toolu_0", "toolu_49", "toolu_50"]
+
+
+def test_two_objects_in_a_line_are_no_two_lines(tmp_path: Path) -> None:
+    doubled = line(decision()).strip() + line(decision(call=1)) + b"\n"
+    problems: list[Problem] = []
+    blocks = list(read_blocks(write_decisions(tmp_path, start(), doubled), problems))
+    assert sum(len(block.records) for block in blocks) == 1
+    assert problems[0].line == 2
 
 
 def test_append_run_makes_a_private_file_of_whole_lines(tmp_path: Path) -> None:

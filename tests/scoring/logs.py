@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,27 @@ def write_decisions(folder: Path, *written: Any) -> Path:
 def write_runs(folder: Path, *written: Any) -> Path:
     path = folder / "runlog.jsonl"
     path.write_bytes(b"".join(one if isinstance(one, bytes) else line(one) for one in written))
+    return path
+
+
+def write_resumed(folder: Path, *written: Any) -> Path:
+    path = folder / "runlog.resumed.jsonl"
+    path.write_bytes(b"".join(one if isinstance(one, bytes) else line(one) for one in written))
+    return path
+
+
+def write_journal(path: Path, *rows: tuple[Any, ...]) -> Path:
+    """Rows of (run_id, task_id, checkpoint, attempt, payload_digest[, ts]) as a supervisor journals them."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute(
+            "CREATE TABLE journal (run_id TEXT, checkpoint TEXT, attempt, task_id TEXT,"
+            " payload_digest TEXT, wall_ms REAL, ts TEXT)"
+        )
+        for run_id, task_id, checkpoint, attempt, digest, *ts in rows:
+            stamp = ts[0] if ts else "2026-01-01T00:00:00.000000Z"
+            values = (run_id, checkpoint, attempt, task_id, digest, 100.0, stamp)
+            database.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     return path
 
 
