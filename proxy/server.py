@@ -14,11 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from mitmproxy import options
-from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
-from mitmproxy.master import Master
 from mitmproxy.proxy.layers.http import _http1
 
 from proxy.addon import ChaosProxy
+from proxy.few_addons import Master, core, disable_h2c, next_layer, proxyserver, tlsconfig
 from proxy.injector import Injector
 from proxy.protocols.errors import error_document
 from proxy.upstream import Upstreams
