@@ -27,10 +27,14 @@ CREATE TABLE IF NOT EXISTS calls (
     call_id TEXT NOT NULL, call_digest TEXT NOT NULL, nth INTEGER NOT NULL,
     tool TEXT NOT NULL, family TEXT NOT NULL, occurrence INTEGER NOT NULL, ordinal INTEGER NOT NULL,
     depth INTEGER NOT NULL,
-    draw BLOB NOT NULL, arguments BLOB NOT NULL, draw_us REAL NOT NULL,
+    draw BLOB NOT NULL, arguments BLOB NOT NULL, target TEXT NOT NULL, draw_us REAL NOT NULL,
     answered INTEGER NOT NULL, skipped TEXT, payload TEXT, payload_error INTEGER, original TEXT,
-    delivered INTEGER NOT NULL,
+    delivered INTEGER NOT NULL, mark BLOB,
     PRIMARY KEY (run_id, conversation, position));
+CREATE INDEX IF NOT EXISTS calls_by_id ON calls (run_id, call_id);
+CREATE TABLE IF NOT EXISTS texts (
+    run_id TEXT NOT NULL, conversation TEXT NOT NULL, digest BLOB NOT NULL, new TEXT NOT NULL,
+    PRIMARY KEY (run_id, conversation, digest)) WITHOUT ROWID;
 """
 
 
@@ -52,12 +56,13 @@ class ConversationRow:
     workspace: str | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CallRow:
     """One remembered call. ``draw`` is the encoded draw, ``draw_us`` the time it took; ``depth`` how long the
-    history was that the model answered with this call.
+    history was that the model answered with this call; ``target`` what the call is about.
 
-    ``payload`` stands in the result's place on every resend; ``original`` is what it replaced.
+    ``payload`` stands in the result's place on every resend; ``original`` is what it replaced. ``mark`` is a
+    digest by which the result is known again when the harness retells it.
     """
 
     position: int
@@ -71,6 +76,7 @@ class CallRow:
     depth: int
     draw: bytes
     arguments: bytes
+    target: str
     draw_us: float
     answered: bool = False
     skipped: str | None = None
@@ -78,11 +84,12 @@ class CallRow:
     payload_error: bool | None = None
     original: str | None = None
     delivered: bool = False
+    mark: bytes | None = None
 
 
 _COLUMNS = (
     "position, call_id, call_digest, nth, tool, family, occurrence, ordinal, depth, draw, arguments,"
-    " draw_us, answered, skipped, payload, payload_error, original, delivered"
+    " target, draw_us, answered, skipped, payload, payload_error, original, delivered, mark"
 )
 
 
@@ -179,26 +186,44 @@ class Memory:
         ).fetchone()
         return None if row is None else str(row[0])
 
-    def rewritten(self, run_id: str) -> list[tuple[str, str]]:
-        """(original, payload) of every result of a run that was replaced, latest first."""
-        rows = self._db.execute(
-            "SELECT original, payload FROM calls WHERE run_id = ? AND payload IS NOT NULL"
-            " AND original IS NOT NULL ORDER BY rowid DESC",
-            (run_id,),
+    def latest_conversation(self, run_id: str) -> str | None:
+        """The conversation whose history grew last, among those that are told apart by it."""
+        row = self._db.execute(
+            "SELECT conversation FROM tips WHERE run_id = ? ORDER BY rowid DESC LIMIT 1", (run_id,)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def has_replaced(self, run_id: str) -> bool:
+        """Whether any result of a run was replaced."""
+        found = self._db.execute(
+            "SELECT EXISTS (SELECT 1 FROM calls WHERE run_id = ? AND payload IS NOT NULL)", (run_id,)
+        ).fetchone()
+        return bool(found[0])
+
+    def text(self, run_id: str, conversation: str, digest: bytes) -> str | None:
+        """What was sent in the place of a text that the harness wrote, when it was replaced."""
+        row = self._db.execute(
+            "SELECT new FROM texts WHERE run_id = ? AND conversation = ? AND digest = ?",
+            (run_id, conversation, digest),
+        ).fetchone()
+        return None if row is None else _back(row[0])
+
+    def add_text(self, run_id: str, conversation: str, digest: bytes, new: str) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", (run_id, conversation, digest, _text(new))
         )
-        return [(_back(a) or "", _back(b) or "") for a, b in rows]
 
     def add_calls(self, run_id: str, conversation: str, rows: Sequence[CallRow]) -> None:
         """Adds calls; one at a taken position replaces what stands there."""
         self._db.executemany(
             f"INSERT OR REPLACE INTO calls (run_id, conversation, {_COLUMNS})"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     run_id, conversation, row.position, row.call_id, row.call_digest, row.nth, row.tool,
                     row.family, row.occurrence, row.ordinal, row.depth, row.draw, row.arguments,
-                    row.draw_us, row.answered, row.skipped, _text(row.payload), row.payload_error,
-                    _text(row.original), row.delivered,
+                    _text(row.target), row.draw_us, row.answered, row.skipped, _text(row.payload),
+                    row.payload_error, _text(row.original), row.delivered, row.mark,
                 )
                 for row in rows
             ],
@@ -208,11 +233,11 @@ class Memory:
         """Writes down what became of calls that are there already."""
         self._db.executemany(
             "UPDATE calls SET call_digest = ?, answered = ?, skipped = ?, payload = ?, payload_error = ?,"
-            " original = ?, delivered = ? WHERE run_id = ? AND conversation = ? AND position = ?",
+            " original = ?, delivered = ?, mark = ? WHERE run_id = ? AND conversation = ? AND position = ?",
             [
                 (
                     row.call_digest, row.answered, row.skipped, _text(row.payload), row.payload_error,
-                    _text(row.original), row.delivered, run_id, conversation, row.position,
+                    _text(row.original), row.delivered, row.mark, run_id, conversation, row.position,
                 )
                 for row in rows
             ],
@@ -228,4 +253,5 @@ def _row(values: Sequence[object]) -> CallRow:
     row.delivered = bool(row.delivered)
     row.payload_error = None if row.payload_error is None else bool(row.payload_error)
     row.payload, row.original = _back(row.payload), _back(row.original)
+    row.target = _back(row.target) or ""
     return row

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from ledger.memory import CallRow, ConversationRow
-from proxy.protocols.wire import Edit, ParsedRequest
+from proxy.protocols.wire import Edit, ParsedRequest, SeenCall, SeenResult
+from proxy.retelling import TextEdit
 from scheduler.call import Call, Family
 from scheduler.profile import Profile
 from scheduler.schedule import Draw, Standing
@@ -27,11 +29,13 @@ def decode_draw(raw: bytes) -> Draw:
 
 @dataclass(slots=True)
 class Asked:
-    """A call where it stands in the present history; ``answered_at`` is the item with its result."""
+    """A call where it stands in the present history; ``answered_at`` is the item with its ``result``."""
 
     item: int
     row: CallRow
+    seen: SeenCall
     answered_at: int | None = None
+    result: SeenResult | None = None
 
 
 @dataclass(slots=True)
@@ -91,6 +95,8 @@ class Conversation:
         self.pending: list[CallRow] = []
         self.counts = Counts()
         self.tip = b""
+        self.in_flight = 0
+        self._last_settled = -1
         self._forget_history()
 
     def _forget_history(self) -> None:
@@ -101,21 +107,26 @@ class Conversation:
         self._answers: list[tuple[Asked, ...]] = []
         self._edits: list[Edit] = []
         self._edits_upto: list[int] = []
+        self._text_edits: list[TextEdit] = []
         self._carried: list[CallRow] = []
         self._carried_upto: list[int] = []
 
     # -- memory --
 
     def remember(self, row: CallRow) -> None:
-        """Adds a call that was drawn; one that was relayed before under the same key is replaced."""
+        """Adds a call that was drawn.
+
+        One that was relayed before under the same key and never answered is replaced: the response did not
+        arrive, and the model was asked again. One that was answered stays, and gives up its key: the history
+        that it stood in is gone.
+        """
         key = (row.call_id, row.call_digest, row.nth)
         old = self.by_pair.get(key)
-        if old is not None:
+        if old is not None and not old.answered:
             row.position = old.position
             self.rows[row.position] = row
             self.by_id[row.call_id].remove(old)
-            if old in self.pending:
-                self.pending.remove(old)
+            self.pending.remove(old)
         else:
             row.position = len(self.rows)
             self.rows.append(row)
@@ -127,16 +138,28 @@ class Conversation:
     def settle(self, row: CallRow) -> None:
         """The call has an answer: from now on it stands before the others."""
         row.answered = True
-        if row in self.pending:
-            self.pending.remove(row)
+        self.pending.remove(row)
+        if row.position < self._last_settled:
+            # Results can come in any order; what stands before a call is counted in the model's.
+            self._recount()
+        else:
+            self._count(row)
+
+    def _count(self, row: CallRow) -> None:
         self.counts.add(self.profile, call_of(row), decode_draw(row.draw))
+        self._last_settled = row.position
+
+    def _recount(self) -> None:
+        self.counts = Counts()
+        for row in self.rows:
+            if row.answered:
+                self._count(row)
 
     def restore(self, rows: list[CallRow]) -> None:
         """Takes up what a store remembers, in order."""
         for row in rows:
             self.remember(row)
-            if row.answered:
-                self.counts.add(self.profile, call_of(row), decode_draw(row.draw))
+        self._recount()
 
     # -- the present history --
 
@@ -147,7 +170,8 @@ class Conversation:
                 self.asked[call_id] = [asked for asked in self.asked[call_id] if asked.item < items]
         for answers in self._answers[items:]:
             for asked in answers:
-                asked.answered_at = None
+                asked.answered_at = asked.result = None
+        self._text_edits = [found for found in self._text_edits if found.item < items]
         del self._asked_ids[items:], self._answers[items:], self.chain[items:]
         del self._edits[self._edits_upto[items - 1] if items else 0 :], self._edits_upto[items:]
         del self._carried[self._carried_upto[items - 1] if items else 0 :], self._carried_upto[items:]
@@ -156,21 +180,21 @@ class Conversation:
         """How many such pairs stand in the present history."""
         return sum(asked.row.call_digest == digest for asked in self.asked.get(call_id, ()))
 
-    def ask(self, item: int, row: CallRow) -> Asked:
-        asked = Asked(item, row)
-        self.asked.setdefault(row.call_id, []).append(asked)
-        return asked
+    def ask(self, item: int, row: CallRow, seen: SeenCall) -> None:
+        """The call stands in ``item`` of the present history."""
+        self.asked.setdefault(row.call_id, []).append(Asked(item, row, seen))
 
-    def answer(self, call_id: str, item: int) -> Asked | None:
-        """The call that a result with this id at ``item`` belongs to: the first unanswered, else the last."""
-        found = self.asked.get(call_id)
+    def answer(self, result: SeenResult, item: int) -> tuple[Asked, bool] | None:
+        """The call that a result in ``item`` belongs to, and whether this is its first result: the first call
+        of this id without one, else the last."""
+        found = self.asked.get(result.call_id)
         if not found:
             return None
         for asked in found:
             if asked.answered_at is None:
-                asked.answered_at = item
-                return asked
-        return found[-1]
+                asked.answered_at, asked.result = item, result
+                return asked, True
+        return found[-1], False
 
     def close_item(
         self, ids: tuple[str, ...], answers: tuple[Asked, ...], edits: list[Edit], carried: list[CallRow]
@@ -183,9 +207,16 @@ class Conversation:
         self._carried += carried
         self._carried_upto.append(len(self._carried))
 
+    def retell(self, edits: Sequence[TextEdit], base: int) -> None:
+        """Takes up edits of texts in the present history, whose offsets are absolute."""
+        self._text_edits += (
+            TextEdit(item, Edit(edit.start - base, edit.end - base, edit.new)) for item, edit in edits
+        )
+
     @property
     def edits(self) -> list[Edit]:
-        return self._edits
+        """All edits of the present history; they count from its first byte."""
+        return [*self._edits, *(found.edit for found in self._text_edits)]
 
     @property
     def carried(self) -> list[CallRow]:

@@ -16,7 +16,7 @@ from proxy.conversation import Conversation, Counts, decode_draw, encode_draw
 from proxy.runs import RunSettings
 from scheduler.apply import Skipped, Wait, apply_after
 from scheduler.call import Call, call_digest, canonical_arguments
-from scheduler.dialect import Dialect, has_failed, points_back
+from scheduler.dialect import Dialect, Form, has_failed, points_back
 from scheduler.faults import KINDS
 from scheduler.schedule import Draw, draw
 
@@ -111,15 +111,33 @@ def draw_call(
         depth=depth,
         draw=encode_draw(drawn),
         arguments=new.arguments,
+        target=_target(dialect, new.tool, canonical),
         draw_us=round((time.perf_counter_ns() - began) / 1e3, 1),
     )
 
 
+def _target(dialect: Dialect, tool: str, canonical: bytes) -> str:
+    """What a call is about; empty when that is not known."""
+    name = dialect.rule(tool).target
+    value = parsed_arguments(canonical).get(name) if name is not None else None
+    return plain_target(value) if isinstance(value, str) else ""
+
+
+def plain_target(abstract: str) -> str:
+    """A target with its places made abstract; a path in the workspace is the same relative and absolute."""
+    return abstract.removeprefix("{ws}/").removeprefix("./")
+
+
 class Earlier(NamedTuple):
-    """An earlier call with the same tool and arguments: its row, and what the tool truly printed."""
+    """An earlier call of the same tool and target, and what the tool truly printed (None: not known).
+
+    ``identical``: its other arguments are the same, too.
+    """
 
     row: CallRow
     text: str | None
+    is_error: bool | None
+    identical: bool
 
 
 def decide(
@@ -135,7 +153,7 @@ def decide(
 ) -> Verdict:
     """Decides on a fresh result. Writes payload, original and the reason for a skip into ``row``.
 
-    ``earlier`` gives the earlier identical calls, latest first; it is asked only when that matters.
+    ``earlier`` gives the earlier calls for the same target, latest first; it is asked only when that matters.
     """
     drawn = decode_draw(row.draw)
     values = parsed_arguments(arguments)
@@ -146,13 +164,14 @@ def decide(
     text = result.text
     back = text is not None and bool(form.back_references) and points_back(form, text)
     before = earlier() if back or drawn.kind == "stale" else ()
-    true_texts = [
-        item.text
+    full = [
+        item
         for item in before
         if item.text is not None
-        and not has_failed(form, item.text, None)
+        and not has_failed(form, item.text, item.is_error)
         and not points_back(form, item.text)
     ]
+    true_texts = [item.text or "" for item in full if back or item.identical]
     if text is not None and dialect.is_superseding(text):
         row.skipped = "superseded"
     elif kind is not None and drawn.limited is not None:
@@ -179,18 +198,27 @@ def decide(
                 row.payload, row.payload_error = outcome.text, outcome.is_error
                 mode = outcome.mode or mode
     if row.payload is None and back and true_texts and row.skipped != "superseded":
-        _dereference(row, before[0].row, true_texts[0])
+        _dereference(row, form, before, true_texts[0])
     if row.payload is not None:
         row.original = text or ""
     return Verdict(record_of(settings, conversation, row, drawn, mode, text, log_texts=log_texts), wait_s)
 
 
-def _dereference(row: CallRow, pointed_at: CallRow, true_text: str) -> None:
-    """A back-reference at a result that a passing fault had replaced gets what the tool truly printed:
-    else the fault would never pass."""
-    if pointed_at.payload is not None and pointed_at.skipped != "dereferenced":
-        row.payload = true_text
-        row.skipped = "dereferenced"
+def _dereference(row: CallRow, form: Form, before: Sequence[Earlier], true_text: str) -> None:
+    """A back-reference at a result that a passing fault had replaced gets what the tool truly printed: else
+    the fault would never pass."""
+    for item in before:
+        if item.row.payload is None:
+            if item.text is None or not (
+                points_back(form, item.text) or has_failed(form, item.text, item.is_error)
+            ):
+                return  # the model saw the truth there
+            continue  # that one points further back, or is nothing to point at
+        passing = decode_draw(item.row.draw).persistence == "transient"
+        if passing and item.row.skipped != "dereferenced":
+            row.payload = true_text
+            row.skipped = "dereferenced"
+        return
 
 
 def record_of(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ledger.memory import CallRow
+from proxy.conversation import Conversation
 from proxy.encoding import StreamDecoder
 from proxy.protocols.wire import ResponseReader, Usage, WireFormat
 from proxy.runs import Run
@@ -33,6 +34,8 @@ class Exchange:
     """The state of one request. ``body`` is what goes upstream: the object that came in when nothing changed.
 
     ``carried``: the calls whose payload this request carries. ``spent_ns``: the injector's time so far.
+    ``pinned``: the conversation that stays loaded until the answer is there. ``answered``: the model has
+    begun to answer.
     """
 
     run: Run
@@ -56,5 +59,7 @@ class Exchange:
     asked: list[CallRow] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     asked_for_tools: bool | None = None
+    pinned: Conversation | None = None
+    answered: bool = False
     broken: bool = False
     done: bool = False

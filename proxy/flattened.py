@@ -1,70 +1,214 @@
-"""Results inside a user's text: a harness that sums up a conversation may flatten the history into prose.
+"""Results that a harness retells inside a text: one that sums a conversation up may flatten it into prose,
+and one that has summed it up may tell again which files it had read.
 
-What the model never saw must not come back to it that way, so an original that was replaced is replaced there
-too, cut to the length that the harness cut it to.
+What the model never saw must not come back to it that way, so what was replaced is replaced there too. Each
+retold result is known again by its mark, a digest of the text as this harness retells it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from itertools import islice
+from typing import NamedTuple
 
-from proxy.protocols.wire import Edit, ParsedRequest, WireFormat, splice
-from scheduler.dialect import Dialect
+import orjson
+
+from ledger.memory import CallRow
+from scheduler.dialect import Flattened
+from scheduler.form import compiled
+
+# A retold result that quotes what stands between results has more than one place where it could end.
+_ENDS_TRIED = 32
+_NEAR = 4096
 
 
-def rewrite_flattened(
-    wire: WireFormat,
-    dialect: Dialect,
-    request: ParsedRequest,
-    rewritten: Callable[[], Sequence[tuple[str, str]]],
-) -> bytes:
-    """The body with every flattened original replaced by its payload; the same object when there is none.
+class Showing(NamedTuple):
+    """One result of the conversation: how it would be retold, and what stands in its place.
 
-    ``rewritten`` gives (original, payload) of the run, and is asked only when the pattern is there at all.
+    ``new`` None: the model was shown what the tool printed. ``original`` is what was replaced.
     """
-    pattern = dialect.identify.flattened
-    if pattern is None or not request.items:
-        return request.body
-    edits: list[Edit] = []
-    pairs: Sequence[tuple[str, str]] | None = None
-    for item in request.items:
-        if item.role == "assistant":
+
+    mark: bytes
+    target: str
+    new: str | None
+    original: str | None = None
+
+
+class Told(NamedTuple):
+    """A retold result, from the first character of ``open`` to its end; ``mark`` None: not known."""
+
+    start: int
+    inside: int
+    end: int
+    mark: bytes | None
+    target: str | None
+
+
+class Retelling(NamedTuple):
+    """A text with what was replaced in it, and what could not be told for sure."""
+
+    text: str
+    doubts: tuple[str, ...]
+
+
+def shown_form(flattened: Flattened, text: str) -> str:
+    """``text`` as the harness retells it: its first code units, and how many more there were."""
+    if flattened.limit is None or len(text) * 2 <= flattened.limit:
+        return text
+    units = text.encode("utf-16-le", "surrogatepass")
+    left = len(units) // 2 - flattened.limit
+    if left <= 0:
+        return text
+    kept = units[: flattened.limit * 2].decode("utf-16-le", "surrogatepass")
+    return kept + flattened.cut.replace("{left}", str(left))
+
+
+def _digest(form: str) -> bytes:
+    form = form.strip()
+    return blake2b(form.encode("utf-8", "surrogatepass"), digest_size=16).digest() if form else b""
+
+
+def mark_of(flattened: Flattened, text: str) -> bytes:
+    """The mark of a result; empty for one of blanks alone, which says nothing."""
+    return _digest(shown_form(flattened, text))
+
+
+def showings_of(flattened: Flattened, rows: Sequence[CallRow]) -> list[Showing]:
+    """What the model was shown of each answered call, in the model's order."""
+    found = []
+    for row in rows:
+        if not row.answered or not row.mark:
             continue
-        for part in wire.texts(request, item):
-            if part.text is None or re.search(pattern, part.text) is None:
-                continue
-            pairs = rewritten() if pairs is None else pairs
-            text = _replaced(pattern, part.text, pairs)
-            if text != part.text:
-                edits.append(wire.edit_text(request, part, text))
-    return splice(request.body, edits)
+        true = row.payload is None or row.skipped == "superseded"
+        if row.skipped == "dereferenced" and flattened.which == "latest":
+            true = True  # its mark is that of the true text
+        found.append(
+            Showing(row.mark, row.target, None if true else row.payload, None if true else row.original)
+        )
+    return found
 
 
-def _replaced(pattern: str, text: str, pairs: Sequence[tuple[str, str]]) -> str:
-    def one(match: re.Match[str]) -> str:
-        shown = match["result"]
-        left = match.groupdict().get("left")
-        for original, payload in pairs:
-            if left is None and shown.rstrip() == original.rstrip():
-                return _with(match, payload, None)
-            if left is not None and len(shown) + int(left) == len(original) and original.startswith(shown):
-                cut = payload[: len(shown)]
-                return _with(match, cut, len(payload) - len(cut))
-        return match[0]
+def find_told(flattened: Flattened, before: str, text: str, known: set[bytes]) -> list[Told]:
+    """The retold results of ``text``; ``before`` is the text that stands before it.
 
-    return re.sub(pattern, one, text)
+    Where a result ends is told by its mark, since it can hold anything, also what looks like its end.
+    """
+    found = []
+    at = text.find(flattened.open)
+    while at >= 0:
+        inside = at + len(flattened.open)
+        if at and text[at - 1] != "\n":
+            at = text.find(flattened.open, at + 1)
+            continue
+        ends = [m.start() for m in islice(compiled(flattened.end).finditer(text, inside), _ENDS_TRIED)]
+        marks = ((end, _digest(text[inside:end])) for end in ends)
+        first = ends[0] if ends else len(text)
+        end, mark = next((pair for pair in marks if pair[1] in known), (first, None))
+        found.append(Told(at, inside, end, mark, _target(flattened, before, text[:at])))
+        at = text.find(flattened.open, max(end, inside))
+    return found
 
 
-def _with(match: re.Match[str], result: str, left: int | None) -> str:
-    """The whole match with another result; the number of characters left out agrees with it."""
-    text, offset = match[0], match.start()
-    start, end = match.span("result")
-    tail = text[end - offset :]
-    if match.groupdict().get("left") is not None:
-        a, b = match.span("left")
-        if left:
-            tail = text[end - offset : a - offset] + str(left) + text[b - offset :]
+def _target(flattened: Flattened, before: str, text: str) -> str | None:
+    """The target that is named right before a retold result."""
+    if flattened.target is None:
+        return None
+    near = (before + "\n" + text)[-_NEAR:]
+    named = [match["target"] for match in compiled(flattened.target).finditer(near)]
+    if not named:
+        return None
+    try:
+        return str(orjson.loads(f'"{named[-1]}"'))
+    except orjson.JSONDecodeError:
+        return str(named[-1])
+
+
+class Shown(NamedTuple):
+    """What the model was shown in the conversation that is retold, and in the rest of the run.
+
+    ``target_of`` gives a path as the targets of the showings are written.
+    """
+
+    here: Sequence[Showing]
+    elsewhere: Sequence[Showing]
+    target_of: Callable[[str], str]
+
+
+def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retelling:
+    """``text`` with every result that was replaced replaced in it."""
+    showings = shown.here
+    known = {showing.mark for showing in (*shown.here, *shown.elsewhere)}
+    told = [
+        item._replace(target=None if item.target is None else shown.target_of(item.target))
+        for item in find_told(flattened, before, text, known)
+        if text[item.inside : item.end].strip()
+    ]
+    choices = _each(told, showings) if flattened.which == "each" else [_latest(i, showings) for i in told]
+    edits: list[tuple[int, int, str]] = []
+    doubts: list[str] = []
+    for item, choice in zip(told, choices, strict=True):
+        news = choice or {other.new for other in shown.elsewhere if other.mark == item.mark}
+        if len(news) > 1:
+            doubts.append("equal results of which not all were replaced are retold, and which is not plain")
+        if item.mark is None and _tells_a_part(text[item.inside : item.end], item.target, showings):
+            doubts.append("a part of what is retold was replaced when it was first shown")
+        new = next((entry for entry in news if entry is not None), None)
+        if new is not None:
+            edits.append(_replacement(text, item, shown_form(flattened, new)))
+    return Retelling(_spliced(text, edits), tuple(doubts))
+
+
+def _each(told: Sequence[Told], showings: Sequence[Showing]) -> list[set[str | None]]:
+    """What was shown for each retold result, when every result is retold once and in order: the retold ones
+    are a stretch of all, and where it lies is told by all of them together."""
+    marks = [showing.mark for showing in showings]
+    known = [item.mark for item in told if item.mark in set(marks)]
+    starts = [at for at in range(len(marks) - len(known) + 1) if marks[at : at + len(known)] == known]
+    choices: list[set[str | None]] = []
+    place = 0
+    for item in told:
+        if item.mark is None or item.mark not in marks:
+            choices.append(set())
+        elif starts:
+            choices.append({showings[start + place].new for start in starts})
+            place += 1
         else:
-            tail = text[match.end() - offset :]
-    return text[: start - offset] + result + tail
+            choices.append({showing.new for showing in showings if showing.mark == item.mark})
+    return choices
+
+
+def _latest(item: Told, showings: Sequence[Showing]) -> set[str | None]:
+    """What was shown last of the target, or of each target that it could be."""
+    alike = [showing for showing in showings if showing.mark == item.mark]
+    same = [showing for showing in alike if showing.target == item.target]
+    return set({showing.target: showing.new for showing in same or alike}.values())
+
+
+def _tells_a_part(told: str, target: str | None, showings: Sequence[Showing]) -> bool:
+    """Whether ``told`` has all lines of a smaller result of the same target that the model never saw."""
+    last = {showing.mark: showing for showing in showings if showing.target == target}
+    lines = f"\n{told}\n"
+    return target is not None and any(
+        showing.original is not None and f"\n{showing.original.strip()}\n" in lines
+        for showing in last.values()
+    )
+
+
+def _replacement(text: str, item: Told, form: str) -> tuple[int, int, str]:
+    if form.strip():
+        return item.inside, item.end, form
+    # An empty result is not retold at all.
+    if text.startswith("\n\n", item.end):
+        return item.start, item.end + 2, ""
+    start = item.start - 2 if text.endswith("\n\n", 0, item.start) else item.start
+    return start, item.end, ""
+
+
+def _spliced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    out: list[str] = []
+    at = 0
+    for start, end, new in edits:
+        out += (text[at:start], new)
+        at = end
+    return "".join((*out, text[at:])) if edits else text

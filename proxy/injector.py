@@ -9,20 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Literal
 
 from configs import dialects
-from ledger.decisions import DecisionLog, LedgerError, timestamp
-from ledger.identity import boot_id, package_version
+from ledger.decisions import DecisionLog, LedgerError
 from ledger.memory import Memory
-from ledger.records import AnyRecord, Delivery, End, Error, Request, Start
 from proxy.conversation import Conversation, Counts, call_of, decode_draw
-from proxy.deciding import NewCall, digest_of, draw_call
+from proxy.deciding import NewCall, digest_of, draw_call, plain_target
 from proxy.encoding import CodingError, coding_of, decode, encode, stream_decoder
 from proxy.exchange import Exchange, Head, Refusal
-from proxy.flattened import rewrite_flattened
+from proxy.flattened import Shown, showings_of
 from proxy.locate import Locator
+from proxy.protocols.errors import error_document
 from proxy.protocols.wire import (
     CallDone,
     Edit,
@@ -35,9 +35,11 @@ from proxy.protocols.wire import (
     splice,
 )
 from proxy.recognise import could_be_an_agents, dialect_of, wire_of
+from proxy.recording import Recorder
+from proxy.retelling import NOTHING, Retold, retold
 from proxy.runs import Conversations, Run, RunBook
-from proxy.walk import Walk, orphan
-from scheduler.dialect import Dialect
+from proxy.walk import Walk
+from scheduler.dialect import Dialect, Flattened
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class CrashedOnPurpose(RuntimeError):
 
 
 class Injector:
-    """The heart of the proxy. One thread; ``started`` is RFC 3339, the time at which the process began."""
+    """The heart of the proxy. One thread."""
 
     def __init__(
         self,
@@ -68,19 +70,18 @@ class Injector:
         *,
         pid: int,
         tell: Callable[[str], None],
+        conversations: Conversations | None = None,
     ) -> None:
         self.runs = runs
         self._log = log
         self._memory = memory
         self._options = options
-        self._pid = pid
         self._tell = tell
-        self._started = timestamp()
-        self._conversations = Conversations(memory)
+        self._recorder = Recorder(log, memory, pid=pid, tell=tell)
+        self._conversations = conversations or Conversations(memory)
         self._locator = Locator(memory, self._conversations)
         self._dialects = dialects()
         self._tools_digests: dict[bytes, str] = {}
-        self._unwritable: str | None = None
 
     # -- the request --
 
@@ -90,11 +91,11 @@ class Injector:
         run = self.runs.get(run_id)
         exchange = Exchange(run, head, body, len(body))
         try:
-            if self._unwritable is not None:
-                raise LedgerError(self._unwritable)
+            if self._recorder.unwritable is not None:
+                raise LedgerError(self._recorder.unwritable)
             self._request(exchange)
         except LedgerError as error:
-            self._refuse_unwritten(exchange, error)
+            self._refuse_unwritten(exchange, str(error))
         except (WireError, CodingError) as error:
             self._failed(exchange, "request", str(error))
         except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
@@ -111,13 +112,13 @@ class Injector:
         if recognised is None:
             body = decode(exchange.body, coding) if head.method == "POST" else b""
             if could_be_an_agents(head, body):
-                self._start(run, dialect, version)
+                self._recorder.start(run, dialect, version)
                 raise WireError(
                     f"a request to {head.path.partition('?')[0]} looks like an agent's, but no protocol that"
                     " this version speaks has that path: nothing was injected into it"
                 )
             return
-        self._start(run, dialect, version)
+        self._recorder.start(run, dialect, version)
         wire, asks_for = recognised
         exchange.wire = wire
         exchange.generates = asks_for == "generate"
@@ -133,7 +134,7 @@ class Injector:
         run = exchange.run
         conversation, request = self._locator.locate(run, wire, dialect, dict(exchange.head.headers), body)
         if conversation is None:
-            return rewrite_flattened(wire, dialect, request, lambda: self._memory.rewritten(run.run_id))
+            return self._retell_alone(run, wire, dialect, request, body)
         exchange.conversation = conversation.id
         exchange.depth = len(request.items)
         exchange.tools_digest = self._tools_digest(request)
@@ -142,6 +143,8 @@ class Injector:
         except BaseException:
             self._conversations.forget(run, conversation.id)
             raise
+        exchange.pinned = conversation
+        conversation.in_flight += 1
         exchange.carried = list(conversation.carried)
         base = request.base
         return splice(body, [Edit(e.start + base, e.end + base, e.new) for e in conversation.edits])
@@ -157,17 +160,76 @@ class Injector:
         """Walks what is new and writes down what was decided, the log first: a crash between the two is
         mended by deciding the same again."""
         run = exchange.run
-        found = Walk(
-            run.settings, wire, dialect, conversation, request, log_texts=self._options.log_payloads
-        ).run()
+        walk = Walk(run.settings, wire, dialect, conversation, request, log_texts=self._options.log_payloads)
+        # A count of tokens can be of a part of the history: it goes past no call.
+        found = walk.run(orphans=exchange.generates)
         exchange.wait_s = found.wait_s
+        run.replaced = run.replaced or any(row.payload is not None for row in found.changed + found.added)
+        texts = self._retold(run, conversation, wire, dialect.identify.flattened, request, request.shared)
+        conversation.retell(texts.edits, request.base)
         self._log.write(found.decisions)
-        if found.added or found.changed:
+        tip = self._locator.next_tip(conversation)
+        if found.added or found.changed or texts.new or tip is not None:
             with self._memory.transaction():
                 self._memory.add_calls(run.run_id, conversation.id, found.added)
                 self._memory.update_calls(run.run_id, conversation.id, found.changed)
+                for text in texts.new:
+                    self._memory.add_text(run.run_id, conversation.id, text.digest, text.new)
+                if tip is not None:
+                    self._memory.add_tip(run.run_id, conversation.chain[-1], tip)
             for row in found.added:
                 row.arguments = b""
+            if tip is not None:
+                conversation.tip = conversation.chain[-1]
+        for doubt in texts.doubts:
+            self._recorder.error(run, "flattened", doubt)
+
+    def _retell_alone(
+        self, run: Run, wire: WireFormat, dialect: Dialect, request: ParsedRequest, body: bytes
+    ) -> bytes:
+        """A request that is no agent's turn: it may still retell what the agent was shown."""
+        texts = self._retold(run, None, wire, dialect.identify.flattened, request, 0)
+        if texts.new:
+            with self._memory.transaction():
+                for text in texts.new:
+                    self._memory.add_text(run.run_id, "", text.digest, text.new)
+        for doubt in texts.doubts:
+            self._recorder.error(run, "flattened", doubt)
+        return splice(body, [found.edit for found in texts.edits])
+
+    def _retold(
+        self,
+        run: Run,
+        conversation: Conversation | None,
+        wire: WireFormat,
+        flattened: Flattened | None,
+        request: ParsedRequest,
+        first_item: int,
+    ) -> Retold:
+        if flattened is None or not run.replaced:
+            return NOTHING
+        name = conversation.id if conversation is not None else ""
+        return retold(
+            wire,
+            flattened,
+            request,
+            first_item,
+            partial(self._memory.text, run.run_id, name),
+            lambda: self._shown(run, conversation, flattened),
+        )
+
+    def _shown(self, run: Run, conversation: Conversation | None, flattened: Flattened) -> Shown:
+        here = conversation.id if conversation is not None else self._memory.latest_conversation(run.run_id)
+        rows = {name: self._memory.calls(run.run_id, name) for name in run.ids if name != here}
+        if conversation is None and here is not None:
+            conversation = self._conversations.get(run, here)
+        workspace = conversation.row.workspace if conversation is not None else None
+        places = run.settings.places(workspace)
+        return Shown(
+            showings_of(flattened, conversation.rows if conversation is not None else ()),
+            [showing for others in rows.values() for showing in showings_of(flattened, others)],
+            lambda target: plain_target(places.abstract(target)),
+        )
 
     def _tools_digest(self, request: ParsedRequest) -> str | None:
         if not request.has_tools:
@@ -183,6 +245,8 @@ class Injector:
 
     def on_response_head(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
         """The response begins. ``headers`` have lower-case names."""
+        if exchange.refusal is not None:
+            return  # our own answer
         exchange.status = status
         if exchange.wire is None or not exchange.generates or exchange.broken or not 200 <= status < 300:
             return
@@ -202,7 +266,7 @@ class Injector:
             if self._options.crash_at == "response":
                 raise CrashedOnPurpose("the injector was made to crash on a response")
             self._frames(exchange, exchange.reader.feed(exchange.decoder(chunk)))
-        except WireError as error:
+        except (WireError, CodingError) as error:
             self._response_failed(exchange, "response", str(error))
         except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
             self._response_failed(exchange, "injector", f"{type(error).__name__}: {error}")
@@ -215,7 +279,6 @@ class Injector:
             return
         exchange.done = True
         began = time.perf_counter_ns()
-        upstream_ms = None if exchange.sent_ns is None else (began - exchange.sent_ns) / 1e6
         try:
             if exchange.reader is not None:
                 self._frames(exchange, exchange.reader.close())
@@ -224,13 +287,16 @@ class Injector:
         except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
             self._response_failed(exchange, "injector", f"{type(error).__name__}: {error}")
         exchange.reader = None
+        if exchange.pinned is not None:
+            exchange.pinned.in_flight -= 1
         if exchange.run.started:
-            self._close(exchange, began, upstream_ms)
+            self._close(exchange, began)
 
     def _frames(self, exchange: Exchange, frames: list[Frame]) -> None:
         calls: list[CallDone] = []
         for frame in frames:
             for event in frame.events:
+                exchange.answered = True
                 match event:
                     case CallDone():
                         calls.append(event)
@@ -253,9 +319,6 @@ class Injector:
             new = NewCall(call.call_id, call.tool, call.arguments)
             nth = self._nth(run, dialect, conversation, exchange, new)
             row = draw_call(run.settings, dialect, conversation, new, counts, nth, exchange.depth)
-            known = conversation.by_pair.get((row.call_id, row.call_digest, row.nth))
-            if known is not None and known.answered:
-                raise WireError(f"the model used the call id {call.call_id!r} again")
             conversation.remember(row)
             exchange.asked.append(row)
             rows.append(row)
@@ -278,153 +341,48 @@ class Injector:
         earlier = sum((row.call_id, row.call_digest) == (new.call_id, digest) for row in exchange.asked)
         return conversation.nth(new.call_id, digest) + earlier
 
-    def _close(self, exchange: Exchange, began: int, upstream_ms: float | None) -> None:
-        """Deliveries and the request record."""
+    def _close(self, exchange: Exchange, began: int) -> None:
         run = exchange.run
-        answered = exchange.status is not None and 200 <= exchange.status < 300
         if exchange.generates and exchange.conversation is not None:
-            run.complete = answered and exchange.asked_for_tools is False
-        records: list[AnyRecord] = []
-        if answered and exchange.generates and not exchange.broken:
-            records += self._deliveries(exchange)
-        usage = exchange.usage
-        run.tokens += sum(count or 0 for count in usage)
-        exchange.spent_ns += time.perf_counter_ns() - began
-        records.append(
-            Request(
-                ts=timestamp(),
-                run_id=run.run_id,
-                path=exchange.head.path.partition("?")[0],
-                protocol=exchange.wire.name if exchange.wire is not None else None,
-                bytes_in=exchange.bytes_in,
-                bytes_out=len(exchange.body),
-                faults=sum(row.skipped is None for row in exchange.carried),
-                tools_digest=exchange.tools_digest,
-                overhead_us=round(exchange.spent_ns / 1e3, 1),
-                upstream_ms=None if upstream_ms is None else round(upstream_ms, 3),
-                status=exchange.status,
-                input_tokens=usage.input_tokens,
-                cache_read_tokens=usage.cache_read_tokens,
-                cache_write_tokens=usage.cache_write_tokens,
-                output_tokens=usage.output_tokens,
-            )
-        )
-        self._write(records)
-
-    def _deliveries(self, exchange: Exchange) -> list[AnyRecord]:
-        run = exchange.run
-        records: list[AnyRecord] = []
-        firsts = []
-        for row in exchange.carried:
-            records.append(
-                Delivery(
-                    ts=timestamp(),
-                    run_id=run.run_id,
-                    conversation=exchange.conversation or "",
-                    call_id=row.call_id,
-                    call_digest=row.call_digest,
-                    nth=row.nth,
-                    payload_sha256=_sha256(row.payload or ""),
-                    upstream_status=exchange.status or 0,
-                    first=not row.delivered,
-                )
-            )
-            if not row.delivered:
-                row.delivered = True
-                firsts.append(row)
-        if firsts:
-            with self._memory.transaction():
-                self._memory.update_calls(run.run_id, exchange.conversation or "", firsts)
-        return records
+            run.complete = exchange.answered and exchange.asked_for_tools is False
+        run.tokens += sum(count or 0 for count in exchange.usage)
+        try:
+            self._recorder.closed(exchange, began)
+        except LedgerError as error:
+            self._recorder.unwritable = str(error)
 
     # -- runs and errors --
-
-    def _start(self, run: Run, dialect: Dialect | None, version: str | None) -> None:
-        if run.started:
-            return
-        settings = run.settings
-        self._log.write(
-            [
-                Start(
-                    ts=timestamp(),
-                    run_id=run.run_id,
-                    version=package_version(),
-                    seed=settings.seed,
-                    profile=settings.profile_record(),
-                    profile_sha256=settings.profile_sha256,
-                    identity=settings.profile.identity,
-                    harness=settings.harness or (dialect.name if dialect is not None else None),
-                    harness_version=version,
-                    pid=self._pid,
-                    boot_id=boot_id(),
-                    started=self._started,
-                    task_id=settings.task_id,
-                    repeat=settings.repeat,
-                    attempt=settings.attempt,
-                    untested=True,
-                )
-            ]
-        )
-        run.started = True
-        name = dialect.title if dialect is not None else "an unknown harness (generic wordings)"
-        self._tell(f"run {run.run_id}: first request, from {name}{' ' + version if version else ''}")
 
     def _failed(self, exchange: Exchange, where: str, reason: str) -> None:
         """The request goes on unchanged, or is refused; either way the run is invalid."""
         exchange.broken = True
         exchange.carried = []
-        if self._options.on_error == "block":
-            exchange.refusal = self._refusal(
-                exchange, 500, f"chaosproxy refused this request: {where}: {reason}"
-            )
-        self._record_error(exchange.run, where, reason)
+        self._recorder.error(exchange.run, where, reason)
+        if self._recorder.unwritable is not None:
+            self._refuse_unwritten(exchange, self._recorder.unwritable)
+        elif self._options.on_error == "block":
+            exchange.refusal = _refusal(exchange, 500, f"chaosproxy refused this request: {where}: {reason}")
 
     def _response_failed(self, exchange: Exchange, where: str, reason: str) -> None:
         exchange.broken = True
         exchange.reader = None
-        self._record_error(exchange.run, where, reason)
+        self._recorder.error(exchange.run, where, reason)
 
-    def _record_error(self, run: Run, where: str, reason: str) -> None:
-        run.invalid = True
-        self._start(run, None, None)
-        self._tell(f"run {run.run_id}: error in {where}: {reason} (this run is invalid)")
-        self._write([Error(ts=timestamp(), run_id=run.run_id, where=where, reason=reason)])
-
-    def _write(self, records: list[AnyRecord]) -> None:
-        """Writes what is known only after the fact; a log that fails here stops the next request."""
-        try:
-            self._log.write(records)
-        except LedgerError as error:
-            self._unwritable = str(error)
-            self._tell(f"{error}: nothing more is let through")
-
-    def _refuse_unwritten(self, exchange: Exchange, error: LedgerError) -> None:
+    def _refuse_unwritten(self, exchange: Exchange, reason: str) -> None:
         exchange.broken = True
+        exchange.carried = []
         exchange.run.invalid = True
-        self._tell(f"{error}: the request was refused")
-        self._unwritable = str(error)
-        exchange.refusal = self._refusal(exchange, 507, f"chaosproxy: {error}")
-
-    def _refusal(self, exchange: Exchange, status: int, message: str) -> Refusal:
-        recognised = wire_of(exchange.head)
-        if recognised is None:
-            return Refusal(status, message.encode())
-        return Refusal(status, recognised[0].error_body(status, message))
+        self._tell(f"{reason}: the request was refused")
+        self._recorder.unwritable = reason
+        exchange.refusal = _refusal(exchange, 507, f"chaosproxy: {reason}")
 
     def end(self, run: Run, ended: str | None, passed: bool | None) -> None:
         """Closes a run: calls that nobody answered, then its end state. Safe to call for any run."""
-        if not run.started or run.ended:
-            return
-        run.ended = True
-        records: list[AnyRecord] = []
-        for conversation_id in run.ids:
-            conversation = self._conversations.get(run, conversation_id)
-            left = [row for row in conversation.pending if row.skipped != "orphaned"]
-            records += [orphan(run.settings, conversation, row) for row in left]
-            with self._memory.transaction():
-                self._memory.update_calls(run.run_id, conversation_id, left)
-        records.append(End(ts=timestamp(), run_id=run.run_id, ended=ended, passed=passed))
-        self._write(records)
+        try:
+            self._recorder.ended(run, self._conversations, ended, passed)
+        except LedgerError as error:
+            self._recorder.unwritable = str(error)
+            self._tell(f"{error}: run {run.run_id} has no end")
 
     def close(self) -> None:
         """Ends every run that was served: complete when its last answer asked for no tool, else unsaid."""
@@ -434,5 +392,8 @@ class Injector:
         self._memory.close()
 
 
-def _sha256(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _refusal(exchange: Exchange, status: int, message: str) -> Refusal:
+    recognised = wire_of(exchange.head)
+    if recognised is None:
+        return Refusal(status, error_document(status, message))
+    return Refusal(status, recognised[0].error_body(status, message))

@@ -84,7 +84,6 @@ class Locator:
         conversation.rewind(request.shared)
         conversation.last = request
         conversation.chain = chain
-        self._set_tip(run, conversation, chain)
         return Located(conversation, request)
 
     def _continue(
@@ -105,8 +104,9 @@ class Locator:
                 return conversation, request.shared
             return self._fork(run, conversation, tip), 0
         kept = self._by_call_id(run, request)
-        if kept is None and _starts_with_compaction(wire, dialect, request) and run.ids:
-            kept = self._conversations.get(run, run.ids[-1])
+        if kept is None and _starts_with_compaction(wire, dialect, request):
+            latest = self._memory.latest_conversation(run.run_id)
+            kept = self._conversations.get(run, latest) if latest is not None else None
         if kept is not None:
             return kept, request.shared if kept is nearest else 0
         return self._conversations.create(run, "main", None, _workspace(wire, dialect, request)), 0
@@ -139,13 +139,12 @@ class Locator:
             self._memory.add_calls(run.run_id, fork.id, fork.rows)
         return fork
 
-    def _set_tip(self, run: Run, conversation: Conversation, chain: list[bytes]) -> None:
-        if chain[-1] != conversation.tip:
-            with self._memory.transaction():
-                self._memory.add_tip(
-                    run.run_id, chain[-1], Tip(conversation.id, len(chain), len(conversation.rows))
-                )
-            conversation.tip = chain[-1]
+    def next_tip(self, conversation: Conversation) -> Tip | None:
+        """What the present history is to be remembered as, once its calls are; None when it is already."""
+        chain = conversation.chain
+        if not chain or chain[-1] == conversation.tip:
+            return None
+        return Tip(conversation.id, len(chain), len(conversation.rows))
 
 
 def is_turn(request: ParsedRequest) -> bool:

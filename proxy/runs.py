@@ -53,7 +53,10 @@ class RunSettings:
 
 @dataclass(slots=True)
 class Run:
-    """A run that is being served. ``complete``: its last agent request was answered and asked for no tool."""
+    """A run that is being served. ``complete``: its last agent request was answered and asked for no tool.
+
+    ``replaced``: some result of it was.
+    """
 
     settings: RunSettings
     started: bool = False
@@ -61,6 +64,7 @@ class Run:
     complete: bool = False
     invalid: bool = False
     tokens: int = 0
+    replaced: bool = False
     by_header: dict[str, str] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     loaded: bool = False
@@ -120,6 +124,7 @@ class Conversations:
             run.ids.append(row.conversation)
             if row.header is not None:
                 run.by_header[row.header] = row.conversation
+        run.replaced = self._memory.has_replaced(run.run_id)
         run.loaded = True
 
     def get(self, run: Run, conversation: str) -> Conversation:
@@ -154,9 +159,13 @@ class Conversations:
         return [found for (run_id, _), found in reversed(self._loaded.items()) if run_id == run.run_id]
 
     def _shed(self) -> None:
+        """Lets the least used ones go; not the newest, nor one that waits for an answer."""
         held = sum(conversation.cached_bytes for conversation in self._loaded.values())
-        while len(self._loaded) > 1 and (
-            len(self._loaded) > self._max_loaded or held > self._max_cached_bytes
-        ):
-            _, oldest = self._loaded.popitem(last=False)
-            held -= oldest.cached_bytes
+        if len(self._loaded) <= self._max_loaded and held <= self._max_cached_bytes:
+            return
+        for key, oldest in list(self._loaded.items())[:-1]:
+            if len(self._loaded) <= self._max_loaded and held <= self._max_cached_bytes:
+                return
+            if not oldest.in_flight:
+                del self._loaded[key]
+                held -= oldest.cached_bytes

@@ -12,6 +12,7 @@ from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Asked, Conversation, Counts, call_of, decode_draw
 from proxy.deciding import Earlier, NewCall, Result, decide, digest_of, draw_call, record_of
+from proxy.flattened import mark_of
 from proxy.protocols.wire import Edit, Item, ParsedRequest, SeenCall, SeenResult, WireFormat
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
@@ -49,120 +50,122 @@ class Walk:
         self._request = request
         self._log_texts = log_texts
         self._found = Findings()
-        self._unrelayed: set[int] = set()
+        self._unrelayed: set[CallRow] = set()
         self._edits: list[Edit] = []
         self._carried: list[CallRow] = []
-        self._settled: list[tuple[CallRow, Decision]] = []
         roles = [item.role for item in request.items[request.shared :]]
         new_assistants = [i for i, role in enumerate(roles) if role == "assistant"]
         self._last_assistant = request.shared + new_assistants[-1] if new_assistants else -1
 
-    def run(self) -> Findings:
-        """Walks every item that is not shared with the last request."""
+    def run(self, *, orphans: bool) -> Findings:
+        """Walks every item that is not shared with the last request; ``orphans`` gives up the calls that it
+        went past."""
         request = self._request
         for index in range(request.shared, len(request.items)):
             self._item(index, request.items[index])
-        self._orphans()
+        if orphans:
+            self._orphans()
         return self._found
 
     def _item(self, index: int, item: Item) -> None:
-        self._edits, self._carried, self._settled = [], [], []
+        self._edits, self._carried = [], []
         if item.calls:
             self._calls(index, item.calls)
-        answers: list[Asked] = []
+        found: list[tuple[Asked, SeenResult, bool]] = []
         for result in item.results:
-            asked = self._conversation.answer(result.call_id, index)
-            if asked is not None:
-                answers.append(asked)
-                self._result(index, asked.row, result)
-        # Results come in whatever order the tools finished; calls are counted in the model's order.
-        for row, record in sorted(self._settled, key=lambda entry: entry[0].position):
-            self._conversation.settle(row)
-            self._found.decisions.append(record)
+            answered = self._conversation.answer(result, index)
+            if answered is not None:
+                asked, is_first = answered
+                found.append((asked, result, is_first))
+        # Results come in whatever order the tools finished; they are decided in the model's order.
+        for asked, result, _ in sorted(found, key=lambda entry: entry[0].row.position):
+            self._result(index, asked, result)
         ids = tuple(call.call_id for call in item.calls)
-        self._conversation.close_item(ids, tuple(answers), self._edits, self._carried)
+        first = tuple(asked for asked, _, is_first in found if is_first)
+        self._conversation.close_item(ids, first, self._edits, self._carried)
 
     def _calls(self, index: int, calls: Sequence[SeenCall]) -> None:
         """Finds each call in the memory; one that was never relayed is drawn here."""
         conversation = self._conversation
         counts: Counts | None = None
-        for i, seen in enumerate(calls):
+        before: list[CallRow] = []
+        for seen in calls:
             new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))
             _, digest = digest_of(self._settings, self._dialect, conversation, new)
             nth = conversation.nth(seen.call_id, digest)
             row = conversation.by_pair.get((seen.call_id, digest, nth)) or self._rewritten_by_harness(seen)
             if row is None:
-                counts = counts or self._counts_before(calls[:i])
+                counts = counts or self._counts_before(before)
                 row = draw_call(self._settings, self._dialect, conversation, new, counts, nth, depth=index)
                 conversation.remember(row)
-                self._unrelayed.add(id(row))
+                self._unrelayed.add(row)
                 self._found.added.append(row)
             elif counts is not None and not row.answered:
                 counts.add(self._settings.profile, call_of(row), decode_draw(row.draw))
-            conversation.ask(index, row)
+            conversation.ask(index, row, seen)
+            before.append(row)
 
     def _rewritten_by_harness(self, seen: SeenCall) -> CallRow | None:
         """A relayed call with this id whose arguments the harness wrote in another way."""
-        present = {id(asked.row) for asked in self._conversation.asked.get(seen.call_id, ())}
+        present = {asked.row for asked in self._conversation.asked.get(seen.call_id, ())}
         for row in self._conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
-            if row.tool == seen.tool and id(row) not in present:
+            if row.tool == seen.tool and row not in present:
                 return row
         return None
 
-    def _counts_before(self, earlier: Sequence[SeenCall]) -> Counts:
+    def _counts_before(self, earlier: Sequence[CallRow]) -> Counts:
         """The counts at a call: what was answered, and what stands before it in its own response."""
         counts = self._conversation.counts.copy()
-        for seen in earlier:
-            row = self._conversation.asked[seen.call_id][-1].row
+        for row in earlier:
             if not row.answered:
                 counts.add(self._settings.profile, call_of(row), decode_draw(row.draw))
         return counts
 
-    def _result(self, index: int, row: CallRow, result: SeenResult) -> None:
-        if row.answered or any(row is settled for settled, _ in self._settled):
+    def _result(self, index: int, asked: Asked, result: SeenResult) -> None:
+        row = asked.row
+        if row.answered:
             if row.payload is not None:
                 self._replay(row, result)
             return
         began = time.perf_counter_ns()
         parts = self._wire.result_parts(self._request, result)
         text = own_output(self._dialect, parts).text
-        if id(row) in self._unrelayed and index <= self._last_assistant:
+        if row in self._unrelayed and index <= self._last_assistant:
             # The model answered it already, through some other way than this proxy.
             row.skipped = "already_answered"
             drawn = decode_draw(row.draw)
             record = record_of(self._settings, self._conversation, row, drawn, None, text)
         else:
             row.skipped = None  # it may have been given up as an orphan
-            seen = self._seen_call(row)
             verdict = decide(
                 self._settings,
                 self._dialect,
                 self._conversation,
                 row,
-                seen,
+                self._wire.call_arguments(self._request, asked.seen),
                 Result(text, result.is_error),
                 lambda: self._earlier(row),
                 log_texts=self._log_texts,
             )
             record = verdict.record
             self._found.wait_s += verdict.wait_s
-        if id(row) not in self._unrelayed:
+        self._mark(row, text)
+        if row not in self._unrelayed:
             self._found.changed.append(row)
         if row.payload is not None:
             self._replay(row, result)
+        self._conversation.settle(row)
         spent_us = (time.perf_counter_ns() - began) / 1e3
-        self._settled.append(
-            (row, msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1)))
+        self._found.decisions.append(
+            msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1))
         )
 
-    def _seen_call(self, row: CallRow) -> bytes:
-        """The arguments of ``row`` as the present history has them."""
-        for asked in reversed(self._conversation.asked[row.call_id]):
-            if asked.row is row:
-                for seen in self._request.items[asked.item].calls:
-                    if seen.call_id == row.call_id:
-                        return self._wire.call_arguments(self._request, seen)
-        return b"{}"
+    def _mark(self, row: CallRow, text: str | None) -> None:
+        """By what its result is known again when the harness retells it inside a text."""
+        flattened = self._dialect.identify.flattened
+        if flattened is not None and text is not None:
+            shown = row.payload if row.skipped == "dereferenced" else text
+            row.mark = mark_of(flattened, shown or "")
 
     def _replay(self, row: CallRow, result: SeenResult) -> None:
         """Puts the remembered payload in the result's place, unless the harness took the result back."""
@@ -195,28 +198,27 @@ class Walk:
             )
 
     def _earlier(self, row: CallRow) -> list[Earlier]:
-        """The answered calls before ``row`` with its tool and arguments, latest first."""
-        found: list[tuple[int, Earlier]] = []
-        for asked_calls in self._conversation.asked.values():
-            for asked in asked_calls:
-                other = asked.row
-                if (
-                    other is not row
-                    and other.answered
-                    and asked.answered_at is not None
-                    and (other.tool, other.call_digest) == (row.tool, row.call_digest)
-                ):
-                    found.append((other.position, Earlier(other, self._true_text(asked))))
-        return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])]
+        """The answered calls before ``row`` of its tool with its arguments or its target, latest first."""
+        found = []
+        for other in reversed(self._conversation.rows[: row.position]):
+            if not other.answered or other.tool != row.tool:
+                continue
+            identical = other.call_digest == row.call_digest
+            if identical or (row.target and other.target == row.target):
+                text, is_error = self._true_result(other)
+                found.append(Earlier(other, text, is_error, identical))
+        return found
 
-    def _true_text(self, asked: Asked) -> str | None:
-        row = asked.row
+    def _true_result(self, row: CallRow) -> tuple[str | None, bool | None]:
+        """(text, error flag) of what the tool truly printed; None where that is not known any more."""
         if row.payload is not None:
-            return row.payload if row.skipped == "dereferenced" else row.original
-        for result in self._request.items[asked.answered_at or 0].results:
-            if result.call_id == row.call_id:
-                return own_output(self._dialect, self._wire.result_parts(self._request, result)).text
-        return None
+            # What had failed is never replaced.
+            return (row.payload if row.skipped == "dereferenced" else row.original), None
+        for asked in self._conversation.asked.get(row.call_id, ()):
+            if asked.row is row and asked.result is not None:
+                parts = self._wire.result_parts(self._request, asked.result)
+                return own_output(self._dialect, parts).text, asked.result.is_error
+        return None, None
 
     def _orphans(self) -> None:
         """Calls that the conversation went past without a result."""

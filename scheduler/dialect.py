@@ -92,14 +92,36 @@ class ToolRule(Checked):
         return value
 
 
+class Flattened(Checked):
+    """A tool result that is retold inside a text: behind the literal ``open``, at the start of a line, up to
+    where the pattern ``end`` matches.
+
+    Of a longer result the first ``limit`` UTF-16 code units are retold, then ``cut``, with ``{left}`` for how
+    many more there are; of an empty one, nothing. ``which``: ``each`` result once, in their order, or the
+    ``latest`` of each target alone. ``target`` is a pattern for what stands before ``open`` and names the
+    call's target: its group ``target`` is the inside of a JSON string.
+    """
+
+    open: str = Field(min_length=1)
+    end: str
+    limit: int | None = Field(default=None, gt=0)
+    cut: str = ""
+    which: Literal["each", "latest"] = "each"
+    target: str | None = None
+
+    @field_validator("end", "target")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        return value if value is None else checked_patterns((value,))[0]
+
+
 class Identification(Checked):
     """How requests of this harness are told apart, by header (lower case) or by patterns in its texts.
 
     ``pattern`` is searched in the ``header``; its group ``version``, when it has one, is the harness's
     version. ``workspace`` patterns have a group ``path`` and are searched in the first messages.
-    ``compaction`` patterns mark the request that sums up a conversation. ``flattened`` finds tool results
-    that stand inside a user's text; its group ``result`` is the result's text, of which the harness shows
-    the first ``flattened_limit`` UTF-16 code units, then ``flattened_cut`` with ``{left}`` for the rest.
+    ``compaction`` patterns mark the first message of a history that was summed up. ``flattened`` says how
+    tool results look that the harness retells inside a text.
     """
 
     header: str = "user-agent"
@@ -108,13 +130,11 @@ class Identification(Checked):
     sub_headers: tuple[str, ...] = ()
     workspace: tuple[str, ...] = ()
     compaction: tuple[str, ...] = ()
-    flattened: str | None = None
-    flattened_limit: int | None = None
-    flattened_cut: str = ""
+    flattened: Flattened | None = None
 
     _patterns = field_validator("workspace", "compaction")(checked_patterns)
 
-    @field_validator("pattern", "flattened")
+    @field_validator("pattern")
     @classmethod
     def _one_pattern(cls, value: str | None) -> str | None:
         return value if value is None else checked_patterns((value,))[0]

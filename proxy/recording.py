@@ -1,0 +1,154 @@
+"""What a run leaves in the log besides its decisions: starts, errors, deliveries, requests, ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from ledger.decisions import DecisionLog, LedgerError, timestamp
+from ledger.identity import boot_id, package_version
+from ledger.memory import CallRow, Memory
+from ledger.records import AnyRecord, Delivery, End, Error, Request, Start
+from proxy.exchange import Exchange
+from proxy.runs import Conversations, Run
+from proxy.walk import orphan
+from scheduler.dialect import Dialect
+
+
+class Recorder:
+    """Writes the log and tells the user. ``unwritable`` is why nothing can be written any more, or None."""
+
+    def __init__(self, log: DecisionLog, memory: Memory, *, pid: int, tell: Callable[[str], None]) -> None:
+        self._log = log
+        self._memory = memory
+        self._pid = pid
+        self._tell = tell
+        self._started = timestamp()
+        self.unwritable: str | None = None
+
+    def start(self, run: Run, dialect: Dialect | None, version: str | None) -> None:
+        """Begins a run in the log, once; raises ``LedgerError``."""
+        if run.started:
+            return
+        settings = run.settings
+        self._log.write(
+            [
+                Start(
+                    ts=timestamp(),
+                    run_id=run.run_id,
+                    version=package_version(),
+                    seed=settings.seed,
+                    profile=settings.profile_record(),
+                    profile_sha256=settings.profile_sha256,
+                    identity=settings.profile.identity,
+                    harness=settings.harness or (dialect.name if dialect is not None else None),
+                    harness_version=version,
+                    pid=self._pid,
+                    boot_id=boot_id(),
+                    started=self._started,
+                    task_id=settings.task_id,
+                    repeat=settings.repeat,
+                    attempt=settings.attempt,
+                    untested=True,
+                )
+            ]
+        )
+        run.started = True
+        name = dialect.title if dialect is not None else "an unknown harness (generic wordings)"
+        self._tell(f"run {run.run_id}: first request, from {name}{' ' + version if version else ''}")
+
+    def error(self, run: Run, where: str, reason: str) -> None:
+        """The injector could not do its work: the run is invalid from now on."""
+        run.invalid = True
+        self._tell(f"run {run.run_id}: error in {where}: {reason} (this run is invalid)")
+        try:
+            self.start(run, None, None)
+        except LedgerError as error:
+            self.unwritable = str(error)
+            return
+        self.afterwards([Error(ts=timestamp(), run_id=run.run_id, where=where, reason=reason)])
+
+    def afterwards(self, records: Sequence[AnyRecord]) -> None:
+        """Writes what is known only after the fact; a log that fails here stops the next request."""
+        try:
+            self._log.write(records)
+        except LedgerError as error:
+            self.unwritable = str(error)
+            self._tell(f"{error}: nothing more is let through")
+
+    def closed(self, exchange: Exchange, began_ns: int) -> None:
+        """The ``request`` record of an exchange that is over, behind its deliveries."""
+        run = exchange.run
+        usage = exchange.usage
+        upstream_ms = None if exchange.sent_ns is None else (began_ns - exchange.sent_ns) / 1e6
+        records: list[AnyRecord] = []
+        if exchange.answered and not exchange.broken:
+            records += self._deliveries(exchange)
+        exchange.spent_ns += time.perf_counter_ns() - began_ns
+        records.append(
+            Request(
+                ts=timestamp(),
+                run_id=run.run_id,
+                path=exchange.head.path.partition("?")[0],
+                protocol=exchange.wire.name if exchange.wire is not None else None,
+                bytes_in=exchange.bytes_in,
+                bytes_out=len(exchange.body) if exchange.refusal is None else 0,
+                faults=sum(row.skipped is None for row in exchange.carried),
+                tools_digest=exchange.tools_digest,
+                overhead_us=round(exchange.spent_ns / 1e3, 1),
+                upstream_ms=None if upstream_ms is None else round(upstream_ms, 3),
+                status=exchange.status,
+                input_tokens=usage.input_tokens,
+                cache_read_tokens=usage.cache_read_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+                output_tokens=usage.output_tokens,
+            )
+        )
+        self.afterwards(records)
+
+    def _deliveries(self, exchange: Exchange) -> list[AnyRecord]:
+        run = exchange.run
+        conversation = exchange.conversation or ""
+        records: list[AnyRecord] = []
+        firsts: list[CallRow] = []
+        for row in exchange.carried:
+            records.append(
+                Delivery(
+                    ts=timestamp(),
+                    run_id=run.run_id,
+                    conversation=conversation,
+                    call_id=row.call_id,
+                    call_digest=row.call_digest,
+                    nth=row.nth,
+                    payload_sha256=_sha256(row.payload or ""),
+                    upstream_status=exchange.status or 0,
+                    first=not row.delivered,
+                )
+            )
+            if not row.delivered:
+                row.delivered = True
+                firsts.append(row)
+        if firsts:
+            with self._memory.transaction():
+                self._memory.update_calls(run.run_id, conversation, firsts)
+        return records
+
+    def ended(self, run: Run, conversations: Conversations, ended: str | None, passed: bool | None) -> None:
+        """Closes a run: calls that nobody answered, then its end state. Safe to call for any run."""
+        if not run.started or run.ended:
+            return
+        run.ended = True
+        records: list[AnyRecord] = []
+        for conversation_id in run.ids:
+            conversation = conversations.get(run, conversation_id)
+            left = [row for row in conversation.pending if row.skipped != "orphaned"]
+            records += [orphan(run.settings, conversation, row) for row in left]
+            with self._memory.transaction():
+                self._memory.update_calls(run.run_id, conversation_id, left)
+        records.append(End(ts=timestamp(), run_id=run.run_id, ended=ended, passed=passed))
+        self.afterwards(records)
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
