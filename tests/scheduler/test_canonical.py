@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,3 +198,15 @@ def test_a_default_number_is_the_same_however_it_is_spelled() -> None:
 
 def test_the_digest_is_sha_256() -> None:
     assert call_digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.text(), st.integers(-(2**53) + 1, 2**53 - 1)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(), inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_the_same_as_a_serialiser_made_for_it(value: Any) -> None:
+    assert canonical_arguments(json.dumps(value).encode()) == rfc8785.dumps(value)
