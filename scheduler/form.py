@@ -104,12 +104,14 @@ class Envelope(Checked):
     """A result shape: ``pattern`` must match the whole text; its group ``body`` is the tool's own content,
     the groups named in ``counts`` are written anew when the content changes.
 
-    ``cut`` marks a shape that already says that it shows a part only.
+    ``cut`` marks a shape that already says that it shows a part only; ``empty`` is how this shape looks with
+    nothing in it, where that is not the form's ``empty``.
     """
 
     pattern: str
     counts: tuple[Count, ...] = ()
     cut: bool = False
+    empty: Wording | None = None
 
     @model_validator(mode="after")
     def _groups(self) -> Envelope:

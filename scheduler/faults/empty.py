@@ -8,8 +8,7 @@ from scheduler.faults.registry import ALL_FAMILIES, Kind, Rewrite, Scene, Skip, 
 def rewrite(scene: Scene) -> Rewrite | Skip:
     if scene.is_empty:
         return Skip("no_change")
-    wording = scene.form.empty
-    return Rewrite(scene.empty_text, wording.error if wording is not None else None)
+    return Rewrite(scene.empty_text, scene.empty_wording.error)
 
 
 register(

@@ -41,14 +41,18 @@ class Scene:
     def is_empty(self) -> bool:
         """Whether the result shows, in this harness's words, that there was nothing to show."""
         text = self.shown.text
-        if not text.strip() or any_match(self.form.nothing, text):
-            return True
-        return self.form.empty is not None and text == self.empty_text
+        return not text.strip() or any_match(self.form.nothing, text) or text == self.empty_text
+
+    @property
+    def empty_wording(self) -> Wording:
+        """How this harness words a result of this shape that has nothing to show."""
+        envelope = self.shown.envelope
+        return (envelope.empty if envelope is not None else None) or self.form.empty or _PLAIN_EMPTY
 
     @property
     def empty_text(self) -> str:
         """What this harness shows when this call has nothing to show."""
-        return fill(self.form.empty or _PLAIN_EMPTY, self.tool, self.rule, self.arguments)
+        return fill(self.empty_wording, self.tool, self.rule, self.arguments)
 
     @property
     def points_back(self) -> bool:

@@ -132,7 +132,7 @@ def test_slow_waits_as_long_as_the_profile_says() -> None:
         ("claude-code", "Edit", "(Edit completed with no output)"),
         ("claude-code", "Agent", "(Agent completed with no output)"),
         ("claude-code", "mcp__a__b", "(mcp__a__b completed with no output)"),
-        ("claude-code", "Grep", "No files found"),
+        ("claude-code", "Grep", "No matches found"),
         ("claude-code", "Glob", "No files found"),
         ("pi", "read", ""),
         ("pi", "bash", "(no output)"),
@@ -151,6 +151,22 @@ def test_empty_is_what_this_harness_shows_for_an_empty_result(dialect: str, tool
 def test_a_shell_search_that_is_emptied_answers_as_a_shell() -> None:
     got = rewritten("empty", "claude-code", "Bash", "a:1:x", arguments={"command": "grep -rn x ."})
     assert got.text == "(Bash completed with no output)"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Found 2 files\na.py\nb.py", "No files found"),
+        ("a.py:1:x\nb.py:2:x", "No matches found"),
+        ("a.py:1:x\n\n[Showing results with pagination = limit: 1]", "No matches found"),
+        (
+            "a.py:3\n\nFound 3 total occurrences across 1 file.",
+            "No matches found\n\nFound 0 total occurrences across 0 files.",
+        ),
+    ],
+)
+def test_an_emptied_result_keeps_the_shape_that_was_asked_for(text: str, shown: str) -> None:
+    assert rewritten("empty", "claude-code", "Grep", text) == Rewrite(shown)
 
 
 def test_an_emptied_back_reference_is_an_empty_file() -> None:
