@@ -63,6 +63,7 @@ def apply_after(
         return Wait(settings.seconds if settings and settings.seconds is not None else DEFAULT_WAIT_S)
     if text is None and kind.on_text:
         return Skipped("no_text")
+    seen = text if text is not None and kind.on_text else ""  # the others do not read what they replace
     outcome = kind.rewrite(
         Scene(
             tool=tool,
@@ -70,7 +71,7 @@ def apply_after(
             rule=dialect.rule(tool),
             form=form,
             arguments=arguments,
-            shown=take_apart(form, text or "", _first_line(form, arguments)),
+            shown=take_apart(form, seen, _first_line(form, arguments)),
             stream=PayloadStream(draw.key, seed),
             earlier=tuple(earlier),
             lines=settings.lines if settings else None,
