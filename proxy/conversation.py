@@ -40,37 +40,54 @@ class Asked:
 
 @dataclass(slots=True)
 class Counts:
-    """How many calls of which sort stand before the next one."""
+    """How many calls of which sort stand before the next one; those in ``under`` stand before these."""
 
-    identical: Counter[tuple[str, str]] = field(default_factory=Counter)
-    families: Counter[str] = field(default_factory=Counter)
+    under: Counts | None = None
+    _identical: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _families: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     faults: int = 0
     since_fault: int | None = None
     rule_hits: list[int] = field(default_factory=list)
-    permanents: dict[tuple[str, str], Draw] = field(default_factory=dict)
+    _permanents: dict[tuple[str, str], Draw] = field(default_factory=dict)
 
-    def copy(self) -> Counts:
+    def layer(self) -> Counts:
+        """Counts that go on from here and leave these as they are."""
         return Counts(
-            Counter(self.identical),
-            Counter(self.families),
-            self.calls,
-            self.faults,
-            self.since_fault,
-            list(self.rule_hits),
-            dict(self.permanents),
+            under=self,
+            calls=self.calls,
+            faults=self.faults,
+            since_fault=self.since_fault,
+            rule_hits=self.rule_hits,
         )
+
+    def identical(self, tool: str, digest: str) -> int:
+        """How many calls of ``tool`` have these arguments."""
+        below = self.under.identical(tool, digest) if self.under is not None else 0
+        return below + self._identical[tool, digest]
+
+    def family(self, family: str) -> int:
+        """How many calls are of this family."""
+        below = self.under.family(family) if self.under is not None else 0
+        return below + self._families[family]
+
+    def permanent(self, tool: str, digest: str) -> Draw | None:
+        """The permanent fault that a call inherits under identity ``ordinal``."""
+        found = self._permanents.get((tool, digest))
+        if found is None and self.under is not None:
+            return self.under.permanent(tool, digest)
+        return found
 
     def add(self, profile: Profile, call: Call, draw: Draw) -> None:
         """Counts one call in."""
-        self.identical[call.tool, call.digest] += 1
-        self.families[call.family] += 1
+        self._identical[call.tool, call.digest] += 1
+        self._families[call.family] += 1
         self.calls += 1
         if draw.fired and draw.limited is None:
             self.faults += 1
             self.since_fault = 0
             if draw.persistence == "permanent" and profile.identity == "ordinal":
-                self.permanents.setdefault((call.tool, call.digest), draw)
+                self._permanents.setdefault((call.tool, call.digest), draw)
         elif self.since_fault is not None:
             self.since_fault += 1
         if draw.rules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -52,20 +53,28 @@ def parsed_arguments(arguments: bytes) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def digest_of(
+class Identified(NamedTuple):
+    """What identifies the arguments of a call."""
+
+    canonical: bytes
+    digest: str
+
+
+def identify(
     settings: RunSettings, dialect: Dialect, conversation: Conversation, call: NewCall
-) -> tuple[bytes, str]:
-    """(canonical arguments, call digest)."""
+) -> Identified:
+    """The canonical arguments of a call and their digest."""
     rule = dialect.rule(call.tool)
     canonical = canonical_arguments(
         call.arguments, settings.places(conversation.row.workspace), rule.volatile, rule.defaults
     )
-    return canonical, call_digest(canonical)
+    return Identified(canonical, call_digest(canonical))
 
 
-def fitting_kinds(family: str) -> list[str]:
+@lru_cache(maxsize=64)
+def fitting_kinds(family: str) -> tuple[str, ...]:
     """The kinds that can be done to a call of ``family``."""
-    return [kind.name for kind in KINDS.values() if family in kind.families]
+    return tuple(kind.name for kind in KINDS.values() if family in kind.families)
 
 
 def draw_call(
@@ -73,23 +82,24 @@ def draw_call(
     dialect: Dialect,
     conversation: Conversation,
     new: NewCall,
+    identified: Identified,
     counts: Counts,
     nth: int,
     depth: int,
+    began_ns: int,
 ) -> CallRow:
-    """Draws one call where ``counts`` stand, and counts it in."""
-    began = time.perf_counter_ns()
-    canonical, digest = digest_of(settings, dialect, conversation, new)
+    """Draws one call where ``counts`` stand, and counts it in; the work on it began at ``began_ns``."""
+    canonical, digest = identified
     family = dialect.family(new.tool, parsed_arguments(new.arguments))
     call = Call(
         new.tool,
         family,
         digest,
         canonical,
-        occurrence=counts.identical[new.tool, digest],
-        ordinal=counts.families[family],
+        occurrence=counts.identical(new.tool, digest),
+        ordinal=counts.family(family),
     )
-    drawn = counts.permanents.get((new.tool, digest)) or draw(
+    drawn = counts.permanent(new.tool, digest) or draw(
         settings.seed,
         settings.profile,
         settings.task_id,
@@ -112,7 +122,7 @@ def draw_call(
         draw=encode_draw(drawn),
         arguments=new.arguments,
         target=_target(dialect, new.tool, canonical),
-        draw_us=round((time.perf_counter_ns() - began) / 1e3, 1),
+        draw_us=round((time.perf_counter_ns() - began_ns) / 1e3, 1),
     )
 
 

@@ -17,7 +17,7 @@ from configs import dialects
 from ledger.decisions import DecisionLog, LedgerError
 from ledger.memory import Memory
 from proxy.conversation import Conversation, Counts, call_of, decode_draw
-from proxy.deciding import NewCall, digest_of, draw_call, plain_target
+from proxy.deciding import NewCall, draw_call, identify, plain_target
 from proxy.encoding import CodingError, coding_of, decode, encode, stream_decoder
 from proxy.exchange import Exchange, Head, Refusal
 from proxy.flattened import Shown, showings_of
@@ -316,9 +316,13 @@ class Injector:
         counts = self._counts(conversation, exchange)
         rows = []
         for call in calls:
+            began = time.perf_counter_ns()
             new = NewCall(call.call_id, call.tool, call.arguments)
-            nth = self._nth(run, dialect, conversation, exchange, new)
-            row = draw_call(run.settings, dialect, conversation, new, counts, nth, exchange.depth)
+            identified = identify(run.settings, dialect, conversation, new)
+            nth = _nth(conversation, exchange, call.call_id, identified.digest)
+            row = draw_call(
+                run.settings, dialect, conversation, new, identified, counts, nth, exchange.depth, began
+            )
             conversation.remember(row)
             exchange.asked.append(row)
             rows.append(row)
@@ -329,17 +333,10 @@ class Injector:
 
     def _counts(self, conversation: Conversation, exchange: Exchange) -> Counts:
         """What was answered, and what stands earlier in this response."""
-        counts = conversation.counts.copy()
+        counts = conversation.counts.layer()
         for row in exchange.asked:
             counts.add(exchange.run.settings.profile, call_of(row), decode_draw(row.draw))
         return counts
-
-    def _nth(
-        self, run: Run, dialect: Dialect, conversation: Conversation, exchange: Exchange, new: NewCall
-    ) -> int:
-        _, digest = digest_of(run.settings, dialect, conversation, new)
-        earlier = sum((row.call_id, row.call_digest) == (new.call_id, digest) for row in exchange.asked)
-        return conversation.nth(new.call_id, digest) + earlier
 
     def _close(self, exchange: Exchange, began: int) -> None:
         run = exchange.run
@@ -390,6 +387,12 @@ class Injector:
             self.end(run, "complete" if run.complete else None, None)
         self._log.close()
         self._memory.close()
+
+
+def _nth(conversation: Conversation, exchange: Exchange, call_id: str, digest: str) -> int:
+    """How many such pairs stand before the next call of this response."""
+    earlier = sum((row.call_id, row.call_digest) == (call_id, digest) for row in exchange.asked)
+    return conversation.nth(call_id, digest) + earlier
 
 
 def _refusal(exchange: Exchange, status: int, message: str) -> Refusal:

@@ -11,7 +11,7 @@ import msgspec
 from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Asked, Conversation, Counts, call_of, decode_draw
-from proxy.deciding import Earlier, NewCall, Result, decide, digest_of, draw_call, record_of
+from proxy.deciding import Earlier, NewCall, Result, decide, draw_call, identify, record_of
 from proxy.flattened import mark_of
 from proxy.protocols.wire import Edit, Item, ParsedRequest, SeenCall, SeenResult, WireFormat
 from proxy.rewriting import own_output, plan_text
@@ -90,13 +90,18 @@ class Walk:
         counts: Counts | None = None
         before: list[CallRow] = []
         for seen in calls:
+            began = time.perf_counter_ns()
             new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))
-            _, digest = digest_of(self._settings, self._dialect, conversation, new)
-            nth = conversation.nth(seen.call_id, digest)
-            row = conversation.by_pair.get((seen.call_id, digest, nth)) or self._rewritten_by_harness(seen)
+            identified = identify(self._settings, self._dialect, conversation, new)
+            nth = conversation.nth(seen.call_id, identified.digest)
+            row = conversation.by_pair.get(
+                (seen.call_id, identified.digest, nth)
+            ) or self._rewritten_by_harness(seen)
             if row is None:
                 counts = counts or self._counts_before(before)
-                row = draw_call(self._settings, self._dialect, conversation, new, counts, nth, depth=index)
+                row = draw_call(
+                    self._settings, self._dialect, conversation, new, identified, counts, nth, index, began
+                )
                 conversation.remember(row)
                 self._unrelayed.add(row)
                 self._found.added.append(row)
@@ -115,7 +120,7 @@ class Walk:
 
     def _counts_before(self, earlier: Sequence[CallRow]) -> Counts:
         """The counts at a call: what was answered, and what stands before it in its own response."""
-        counts = self._conversation.counts.copy()
+        counts = self._conversation.counts.layer()
         for row in earlier:
             if not row.answered:
                 counts.add(self._settings.profile, call_of(row), decode_draw(row.draw))

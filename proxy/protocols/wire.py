@@ -219,12 +219,13 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
     """``body`` with all edits done; edits must not overlap. No edit gives the same object back."""
     if not edits:
         return body
-    out: list[bytes] = []
+    view = memoryview(body)
+    out: list[bytes | memoryview] = []
     at = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         if edit.start < at:
             raise ValueError("edits overlap")
-        out += (body[at : edit.start], edit.new)
+        out += (view[at : edit.start], edit.new)
         at = edit.end
-    out.append(body[at:])
+    out.append(view[at:])
     return b"".join(out)
