@@ -161,7 +161,7 @@ def _answer(status: int, message: str) -> http.Response:
 
 
 def _refuse(refusal: Refusal) -> http.Response:
-    return http.Response.make(refusal.status, refusal.body, _JSON)
+    return http.Response.make(refusal.status, refusal.body, {**_JSON, **refusal.headers})
 
 
 addons = [ChaosProxy()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ledger.memory import CallRow
@@ -27,6 +28,7 @@ class Refusal(NamedTuple):
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -35,7 +37,7 @@ class Exchange:
 
     ``carried``: the calls whose payload this request carries. ``spent_ns``: the injector's time so far.
     ``pinned``: the conversation that stays loaded until the answer is there. ``answered``: the model has
-    begun to answer.
+    begun to answer. ``error_headers``, ``error_body``: of an answer with status 400 or above.
     """
 
     run: Run
@@ -59,6 +61,9 @@ class Exchange:
     asked: list[CallRow] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     asked_for_tools: bool | None = None
+    model: str | None = None
+    error_headers: Mapping[str, str] = MappingProxyType({})
+    error_body: bytes = b""
     pinned: Conversation | None = None
     answered: bool = False
     broken: bool = False

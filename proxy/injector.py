@@ -22,6 +22,7 @@ from proxy.encoding import CodingError, coding_of, decode, encode, stream_decode
 from proxy.exchange import Exchange, Head, Refusal
 from proxy.flattened import Shown, showings_of
 from proxy.locate import Locator
+from proxy.observer import AgentRequest, Observer, Unobserved
 from proxy.protocols.errors import error_document
 from proxy.protocols.wire import (
     CallDone,
@@ -34,6 +35,7 @@ from proxy.protocols.wire import (
     WireFormat,
     splice,
 )
+from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, is_spent, missing_usage, quota_refusal
 from proxy.recognise import could_be_an_agents, dialect_of, wire_of
 from proxy.recording import Recorder
 from proxy.retelling import NOTHING, Retold, retold
@@ -71,12 +73,14 @@ class Injector:
         pid: int,
         tell: Callable[[str], None],
         conversations: Conversations | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.runs = runs
         self._log = log
         self._memory = memory
         self._options = options
         self._tell = tell
+        self._observer = observer or Unobserved()
         self._recorder = Recorder(log, memory, pid=pid, tell=tell)
         self._conversations = conversations or Conversations(memory)
         self._locator = Locator(memory, self._conversations)
@@ -122,13 +126,34 @@ class Injector:
         wire, asks_for = recognised
         exchange.wire = wire
         exchange.generates = asks_for == "generate"
-        exchange.dialect = dialect or self._dialects["generic"]
+        stated = self._dialects.get(run.settings.harness or "")
+        exchange.dialect = dialect or stated or self._dialects["generic"]
+        if run.stopped:
+            self._stop(exchange)
+            return
         if self._options.crash_at == "request":
             raise CrashedOnPurpose("the injector was made to crash on a request")
         plain = decode(exchange.body, coding)
         edited = self._inject(exchange, wire, exchange.dialect, plain)
-        if edited is not plain:
+        if run.stopped or (exchange.generates and is_spent(run)):
+            self._stop(exchange)
+        elif edited is not plain:
             exchange.body = encode(edited, coding)
+
+    def _stop(self, exchange: Exchange) -> None:
+        """Lets nothing go upstream: the run was stopped, or its token budget is spent."""
+        run = exchange.run
+        exchange.carried, exchange.wait_s = [], 0.0
+        if run.stopped or exchange.wire is None or exchange.dialect is None:
+            exchange.refusal = _refusal(exchange, 503, "chaosproxy: this run was stopped")
+            return
+        budget = run.settings.token_budget or 0
+        exchange.refusal = quota_refusal(
+            exchange.wire.name, exchange.dialect.name, budget=budget, used=run.tokens
+        )
+        if run.quota != "ours":
+            self._recorder.quota(run)
+        run.quota = "ours"
 
     def _inject(self, exchange: Exchange, wire: WireFormat, dialect: Dialect, body: bytes) -> bytes:
         run = exchange.run
@@ -183,6 +208,8 @@ class Injector:
                 conversation.tip = conversation.chain[-1]
         for doubt in texts.doubts:
             self._recorder.error(run, "flattened", doubt)
+        turn = AgentRequest(conversation, request, wire, dialect, exchange.generates, found.answered)
+        self._log.write(self._observer.on_agent_request(run, turn))
 
     def _retell_alone(
         self, run: Run, wire: WireFormat, dialect: Dialect, request: ParsedRequest, body: bytes
@@ -248,6 +275,8 @@ class Injector:
         if exchange.refusal is not None:
             return  # our own answer
         exchange.status = status
+        if status >= 400:
+            exchange.error_headers = headers
         if exchange.wire is None or not exchange.generates or exchange.broken or not 200 <= status < 300:
             return
         try:
@@ -259,6 +288,8 @@ class Injector:
 
     def on_response_chunk(self, exchange: Exchange, chunk: bytes) -> bytes:
         """Some bytes of the response, none at its end; gives back what may go on to the harness."""
+        if exchange.status is not None and exchange.status >= 400:
+            exchange.error_body = (exchange.error_body + chunk)[:ERROR_BYTES_KEPT]
         if exchange.reader is None or exchange.decoder is None or not chunk:
             return chunk
         began = time.perf_counter_ns()
@@ -282,6 +313,7 @@ class Injector:
         try:
             if exchange.reader is not None:
                 self._frames(exchange, exchange.reader.close())
+            self._judge(exchange)
         except WireError as error:
             self._response_failed(exchange, "response", str(error))
         except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
@@ -302,8 +334,8 @@ class Injector:
                         calls.append(event)
                     case UsageSeen(usage):
                         exchange.usage = usage
-                    case Finished(asked):
-                        exchange.asked_for_tools = asked
+                    case Finished(asked, model):
+                        exchange.asked_for_tools, exchange.model = asked, model
         if calls:
             self._remember(exchange, calls)
 
@@ -330,6 +362,16 @@ class Injector:
             self._memory.add_calls(run.run_id, conversation.id, rows)
         for row in rows:
             row.arguments = b""
+        self._log.write(self._observer.on_calls(run, conversation, dialect, rows))
+
+    def _judge(self, exchange: Exchange) -> None:
+        """What an answer says of the run besides its calls."""
+        wrong = missing_usage(exchange) if exchange.generates and not exchange.broken else None
+        if wrong is not None:
+            self._recorder.error(exchange.run, "usage", wrong)
+        wrong = self._observer.on_answer(exchange)
+        if wrong is not None:
+            self._recorder.error(exchange.run, "answer", wrong)
 
     def _counts(self, conversation: Conversation, exchange: Exchange) -> Counts:
         """What was answered, and what stands earlier in this response."""
@@ -342,6 +384,9 @@ class Injector:
         run = exchange.run
         if exchange.generates and exchange.conversation is not None:
             run.complete = exchange.answered and exchange.asked_for_tools is False
+            if exchange.refusal is None:
+                theirs = is_quota_error(exchange.status, exchange.error_headers, exchange.error_body)
+                run.quota = "theirs" if theirs else None
         run.tokens += sum(count or 0 for count in exchange.usage)
         try:
             self._recorder.closed(exchange, began)
@@ -372,6 +417,10 @@ class Injector:
         self._tell(f"{reason}: the request was refused")
         self._recorder.unwritable = reason
         exchange.refusal = _refusal(exchange, 507, f"chaosproxy: {reason}")
+
+    def begin(self, run: Run) -> None:
+        """Begins a run in the log before its first request; raises ``LedgerError``."""
+        self._recorder.start(run, None, None)
 
     def end(self, run: Run, ended: str | None, passed: bool | None) -> None:
         """Closes a run: calls that nobody answered, then its end state. Safe to call for any run."""

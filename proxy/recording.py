@@ -9,7 +9,7 @@ from hashlib import sha256
 from ledger.decisions import DecisionLog, LedgerError, timestamp
 from ledger.identity import boot_id, package_version
 from ledger.memory import CallRow, Memory
-from ledger.records import AnyRecord, Delivery, End, Error, Request, Start
+from ledger.records import AnyRecord, Delivery, End, Error, Quota, Request, Start
 from proxy.exchange import Exchange
 from proxy.runs import Conversations, Run
 from proxy.walk import orphan
@@ -43,7 +43,7 @@ class Recorder:
                     profile_sha256=settings.profile_sha256,
                     identity=settings.profile.identity,
                     harness=settings.harness or (dialect.name if dialect is not None else None),
-                    harness_version=version,
+                    harness_version=version or settings.harness_version,
                     pid=self._pid,
                     boot_id=boot_id(),
                     started=self._started,
@@ -55,8 +55,15 @@ class Recorder:
             ]
         )
         run.started = True
-        name = dialect.title if dialect is not None else "an unknown harness (generic wordings)"
+        known = dialect.title if dialect is not None else settings.harness
+        name = known or "an unknown harness (generic wordings)"
         self._tell(f"run {run.run_id}: first request, from {name}{' ' + version if version else ''}")
+
+    def quota(self, run: Run) -> None:
+        """The token budget of a run is spent."""
+        budget = run.settings.token_budget or 0
+        self._tell(f"run {run.run_id}: {run.tokens} tokens used, the budget is {budget}")
+        self._log.write([Quota(ts=timestamp(), run_id=run.run_id, budget=budget, used=run.tokens)])
 
     def error(self, run: Run, where: str, reason: str) -> None:
         """The injector could not do its work: the run is invalid from now on."""

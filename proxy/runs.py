@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import rfc8785
 
@@ -25,7 +25,10 @@ def valid_run_id(run_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What one run is: its cell (task, seed, repeat), its profile and what is known of its machine."""
+    """What one run is: its cell (task, seed, repeat), its profile and what is known of its machine.
+
+    ``token_budget``: what all attempts together may use; None: no limit.
+    """
 
     run_id: str
     task_id: str
@@ -34,6 +37,8 @@ class RunSettings:
     repeat: int = 0
     attempt: int = 1
     harness: str | None = None
+    harness_version: str | None = None
+    token_budget: int | None = None
     workspace: str | None = None
     home: str | None = None
     temp: tuple[str, ...] = ()
@@ -55,7 +60,8 @@ class RunSettings:
 class Run:
     """A run that is being served. ``complete``: its last agent request was answered and asked for no tool.
 
-    ``replaced``: some result of it was.
+    ``replaced``: some result of it was. ``tokens``: used by all attempts so far. ``stopped``: nothing of it
+    is let through any more. ``quota``: whose quota error its last request met.
     """
 
     settings: RunSettings
@@ -64,6 +70,8 @@ class Run:
     complete: bool = False
     invalid: bool = False
     tokens: int = 0
+    stopped: bool = False
+    quota: Literal["ours", "theirs"] | None = None
     replaced: bool = False
     by_header: dict[str, str] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)

@@ -13,6 +13,7 @@ from ledger.records import Decision
 from proxy.conversation import Asked, Conversation, Counts, call_of, decode_draw
 from proxy.deciding import Earlier, NewCall, Result, decide, draw_call, identify, record_of
 from proxy.flattened import mark_of
+from proxy.observer import Answered
 from proxy.protocols.wire import Edit, Item, ParsedRequest, SeenCall, SeenResult, WireFormat
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
@@ -27,6 +28,7 @@ class Findings:
     decisions: list[Decision] = field(default_factory=list)
     added: list[CallRow] = field(default_factory=list)
     changed: list[CallRow] = field(default_factory=list)
+    answered: list[Answered] = field(default_factory=list)
     wait_s: float = 0.0
 
 
@@ -142,12 +144,14 @@ class Walk:
             record = record_of(self._settings, self._conversation, row, drawn, None, text)
         else:
             row.skipped = None  # it may have been given up as an orphan
+            arguments = self._wire.call_arguments(self._request, asked.seen)
+            self._found.answered.append(Answered(row, arguments, text, result.is_error))
             verdict = decide(
                 self._settings,
                 self._dialect,
                 self._conversation,
                 row,
-                self._wire.call_arguments(self._request, asked.seen),
+                arguments,
                 Result(text, result.is_error),
                 lambda: self._earlier(row),
                 log_texts=self._log_texts,
