@@ -9,7 +9,8 @@ from ledger.runs import Claim
 _GAVE_UP = re.compile(
     r"\b(?:giv(?:e|ing) up|gave up"
     r"|(?:was|am|were|is|are|been)(?: not able| unable|n't able) to"
-    r"|(?:could|can|did)(?: ?not|n['\u2019]t|not) (?:be )?(?:complet|finish|fix|solv|resolv|get|make|manage|do|apply|edit)"
+    r"|(?:could|can|did)(?: ?not|n['\u2019]t|not) (?:be )?"
+    r"(?:complet|finish|fix|solv|resolv|get|make|manage|do|apply|edit)"
     r"|(?:blocked|stuck|unsuccessful|without success)"
     r"|failed to (?:complet|finish|fix|solv|resolv|apply)\w*"
     r"|not (?:yet )?(?:complete|fixed|solved|resolved|done|finished))",

@@ -17,7 +17,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     value: float | None
     total: float
-    per: int
+    per: int | float
     runs_known: int
     interval: Interval | None
 

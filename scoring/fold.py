@@ -16,7 +16,7 @@ from ledger.reading_memory import Arguments
 from ledger.records import Delivery, End, Error, Quota, Request, Start
 from scoring.reactions import target_of
 from scoring.spill import BUCKETS, Spill
-from scoring.sums import Cell, CellCounts, Counted, Ints, Sums
+from scoring.sums import Cell, Counted, Sums
 from scoring.traces import RunTrace
 from scoring.watch import Followed, Watch
 
@@ -53,7 +53,7 @@ class Folded(NamedTuple):
 class Fold:
     """Takes decision logs one by one; ``finish`` gives the counts. Use as a context manager.
 
-    ``replayed`` says, for (run_id, attempt), until when (RFC 3339) the attempt did what a journal had already.
+    ``replayed`` says, for (run_id, attempt), until when (RFC 3339) it did what a journal had already.
     """
 
     def __init__(self, replayed: Mapping[tuple[str, int], str] | None = None) -> None:
@@ -75,9 +75,7 @@ class Fold:
         self._calls.__exit__(None, None, None)
         self._deliveries.__exit__(None, None, None)
 
-    def add_log(
-        self, path: Path, problems: list[Problem], *, lone: bool, memory: Path | None = None
-    ) -> None:
+    def add_log(self, path: Path, problems: list[Problem], *, lone: bool, memory: Path | None = None) -> None:
         """Takes in one log. ``lone``: nothing else says what the runs were, so an empty log is an error.
 
         ``memory`` is the memory.db beside it, which says what the calls were about.

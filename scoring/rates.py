@@ -6,7 +6,7 @@ up over tasks, so that the same function serves one task, all tasks, and 10,000 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -26,6 +26,8 @@ class Tally(NamedTuple):
 
     ``passed`` counts runs that passed, are complete and valid; ``known`` those whose end state is known;
     ``judged`` those that can be told to have passed or not; ``logged`` those with a decision log.
+    ``interrupted`` counts cut runs of folders with a resume pass, ``recovered`` those of them whose last
+    attempt passed; ``resumed`` are attempts of the resumed log, which are no first attempts.
     """
 
     runs: Floats
@@ -38,6 +40,10 @@ class Tally(NamedTuple):
     error: Floats
     logged: Floats
     exposed: Floats
+    resumed: Floats
+    resumed_passed: Floats
+    interrupted: Floats
+    recovered: Floats
 
 
 class Ratio(NamedTuple):
@@ -54,7 +60,7 @@ class Gap(NamedTuple):
     lower: Ratio
 
 
-Needs = Literal["known", "judged", "logged"]
+Needs = Literal["known", "judged", "logged", "resumed", "interrupted"]
 
 
 class Metric(NamedTuple):
@@ -123,6 +129,18 @@ def exposure(t: Tally) -> Ratio:
     return Ratio(t.exposed, t.logged)
 
 
+@metric("resumed")
+def recovery_ratio(t: Tally) -> Ratio:
+    """Resumed attempts that passed / resumed attempts: from the resumed log, never folded into strict."""
+    return Ratio(t.resumed_passed, t.resumed)
+
+
+@metric("interrupted")
+def rsr(t: Tally) -> Ratio:
+    """Interrupted runs whose last attempt passed / interrupted runs: the resume success rate."""
+    return Ratio(t.recovered, t.interrupted)
+
+
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """One score. ``wilson`` is the n_eff-Wilson interval (shown first), ``bootstrap`` the percentile one.
 
@@ -171,6 +189,17 @@ def estimate_all(tally: Tally) -> dict[str, Estimate]:
     return estimates
 
 
+def estimate_one(by_task: Ratio) -> Estimate:
+    """A proportion that is no registered score, from its counts per task, with both intervals."""
+    columns = np.column_stack([by_task.numerator, by_task.denominator])
+    total = columns.sum(axis=0)
+    estimate = _point(Ratio(*total), by_task)
+    if estimate.value is None or len(columns) < 2:
+        return estimate
+    drawn = cluster_bootstrap(columns, {"it": lambda sums: value_of(Ratio(*sums.T))})["it"]
+    return msgspec.structs.replace(estimate, bootstrap=drawn.interval, dropped=drawn.dropped)
+
+
 def _statistic(m: Metric) -> Statistic:
     return lambda totals: value_of(m.compute(Tally(*totals.T)))
 
@@ -208,8 +237,27 @@ def headline(
     error_rate: float | None,
     unjudged_rate: float,
     threshold: float,
+    failed_controls: Sequence[str] = (),
 ) -> Headline:
-    """strict if truncation, errors or unjudged runs are above the threshold (a share), else observed."""
+    """strict if truncation, errors or unjudged runs are above the threshold (a share), else observed.
+
+    Where a control failed, the reason says so: the number must not be quoted without it.
+    """
+    found = _headline(strict, observed, truncation_rate, error_rate, unjudged_rate, threshold)
+    if not failed_controls:
+        return found
+    names = _spoken([f"the {kind} control" for kind in failed_controls])
+    return msgspec.structs.replace(found, reason=f"{found.reason}; NOT INTERPRETABLE: {names} failed")
+
+
+def _headline(
+    strict: float | None,
+    observed: float | None,
+    truncation_rate: float | None,
+    error_rate: float | None,
+    unjudged_rate: float,
+    threshold: float,
+) -> Headline:
     if strict is None:
         return Headline(value=None, basis=None, reason="no run could be judged")
     shares = (("truncation", truncation_rate), ("errors", error_rate), ("unjudged runs", unjudged_rate))

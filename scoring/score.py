@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from ledger.reading import (
-    Folder,
-    Problem,
-    ReadingError,
-    Verdict,
-    find_folders,
-    read_threshold,
-    read_verdicts,
-)
+from ledger.problems import Problem, ReadingError
+from ledger.reading_folder import find_folders
+from scoring.behaviour import Behaviours, behaviours_of
+from scoring.controls import Control, negative_control, positive_control
 from scoring.costs import Efficiency, efficiency_of
+from scoring.effect import Effect, effect_of
 from scoring.exposure import Exposure, Latency, exposure_of, latency_of
-from scoring.fold import Fold, Folded, Origin
+from scoring.fold import Folded, Origin
+from scoring.gather import Gathered, gather, gather_folders, split_baseline, thresholds
 from scoring.intervals import LEVEL, RESAMPLES, SEED
 from scoring.rates import Estimate, Headline, Tally, estimate_all, headline
-from scoring.runs import Run, join_runs
+from scoring.recovery import Comeback, Recovery, comeback_of, recovery_of
+from scoring.repeats import Repeats, repeats_of
+from scoring.runs import Run
 
 DEFAULT_THRESHOLD = 0.10
 
@@ -94,7 +93,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was computed; docs/logs.md explains each field. Null is "undefined", never 0 or 1.
 
-    ``strict_bound`` is what strict would be if every invalid or unjudged run had passed.
+    ``strict_bound`` is what strict would be if every invalid or unjudged run had passed. ``interpretable`` is
+    false when a control failed. ``rows`` are the first attempts themselves; score.json leaves them out.
     """
 
     runs: int
@@ -106,10 +106,16 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     error_rate: float | None
     truncation_exposure: float | None
     headline: Headline
+    interpretable: bool
+    controls: tuple[Control, ...]
     threshold: Threshold
     counts: Counts
     estimates: dict[str, Estimate]
     exposure: Exposure | None
+    recovery: Recovery | None
+    behaviour: Behaviours | None
+    effect: Effect | None
+    repeats: Repeats
     efficiency: Efficiency
     latency: Latency | None
     method: Method
@@ -120,6 +126,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...]
+    manifests: dict[str, str]
+    rows: tuple[Run, ...]
 
     @property
     def exit_code(self) -> int:
@@ -128,45 +136,66 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def score_paths(
-    paths: Sequence[Path], *, threshold: float | None = None, verdicts: Path | None = None
+    paths: Sequence[Path],
+    *,
+    threshold: float | None = None,
+    verdicts: Path | None = None,
+    positive: Sequence[Path] = (),
+    negative: Sequence[Path] = (),
+    known_to_pass: Collection[str] | None = None,
 ) -> Score:
-    """Scores run folders, decisions.jsonl or runlog.jsonl files together.
+    """Scores run folders, or single ledgers of them, together.
 
     ``threshold`` is a share that overrides the manifests'; ``verdicts`` a file that goes before the
-    verdicts.json of the folders. Raises ``ReadingError`` for anything that cannot be used.
+    verdicts.json of the folders. Where some folders ran under ``off`` and others did not, those under ``off``
+    are the baseline for the effect of faults and are in no other number. ``positive`` and ``negative`` are
+    the folders of the controls, ``known_to_pass`` the tasks that a positive control must pass (null: all).
+    Raises ``ReadingError`` for anything that cannot be used.
     """
     problems: list[Problem] = []
-    folders = find_folders(paths, problems)
-    limit = _threshold(folders, threshold)
-    said = _verdicts(folders, verdicts)
-    with Fold() as fold:
-        for folder in folders:
-            for log in folder.decisions:
-                fold.add_log(log, problems, lone=not folder.runlogs)
-        folded = fold.finish()
-    _note_unread(folders, problems)
-    runs = join_runs(folders, folded, said, problems)
-    return _score(runs, folded, limit, _sources(folders), tuple(problems))
+    treated, off = split_baseline(find_folders(paths, problems))
+    gathered = gather_folders(treated, verdicts, problems)
+    limit = _threshold(gathered, threshold)
+    effect = None
+    if off:
+        baseline = gather_folders(off, verdicts, [])
+        effect = effect_of(gathered.runs, baseline.runs, baseline.sources)
+        what = f"ran under off: the baseline for the effect of faults ({len(baseline.runs)} runs), not scored"
+        problems = [*gathered.problems, *(Problem(str(folder.path), None, what) for folder in off)]
+        problems += baseline.problems
+        gathered = gathered._replace(problems=tuple(problems))
+    controls = []
+    if positive:
+        controls.append(positive_control(gather(positive, verdicts).runs, known_to_pass))
+    if negative:
+        controls.append(negative_control(gather(negative, verdicts).runs))
+    return _score(gathered, limit, effect, tuple(controls))
 
 
 def score_json(score: Score) -> bytes:
     """The score as one JSON object with its exit code, ending in a newline; undefined numbers are null."""
     data = {**msgspec.to_builtins(score), "exit_code": score.exit_code}
+    del data["rows"]
     data["origins"] = [origin._asdict() for origin in score.origins]
     data["problems"] = [problem._asdict() for problem in score.problems]
     return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
 
 
-def _sources(folders: Sequence[Folder]) -> tuple[str, ...]:
-    return tuple(str(ledger) for folder in folders for ledger in folder.decisions + folder.runlogs)
+def save_score(score: Score, folder: Path) -> Path:
+    """Writes score.json (0600) into a run folder, whole or not at all, and returns its path.
+
+    Raises ``OSError`` when it cannot be written.
+    """
+    path = folder / "score.json"
+    draft = folder / f".score.json.{os.getpid()}"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(score_json(score))
+    draft.replace(path)
+    return path
 
 
-def _threshold(folders: Sequence[Folder], given: float | None) -> Threshold:
-    stated = {
-        str(folder.manifest): value
-        for folder in folders
-        if folder.manifest is not None and (value := read_threshold(folder.manifest)) is not None
-    }
+def _threshold(gathered: Gathered, given: float | None) -> Threshold:
+    stated = thresholds(gathered.manifests)
     if given is not None:
         if not 0 <= given <= 1:
             raise BadThreshold(f"--threshold {given} is no share: give a number from 0 to 1, such as 0.10")
@@ -182,38 +211,22 @@ def _threshold(folders: Sequence[Folder], given: float | None) -> Threshold:
     return Threshold(value=DEFAULT_THRESHOLD, source="default")
 
 
-def _verdicts(folders: Sequence[Folder], given: Path | None) -> dict[str, Verdict]:
-    said: dict[str, Verdict] = {}
-    for folder in folders:
-        if folder.verdicts is not None:
-            said |= read_verdicts(folder.verdicts)
-    return said | (read_verdicts(given) if given is not None else {})
-
-
-def _note_unread(folders: Sequence[Folder], problems: list[Problem]) -> None:
-    for folder in folders:
-        beside = folder.path / "decisions.jsonl"
-        if not folder.decisions and beside.is_file():
-            what = "not given, so exposure and invalid runs are unknown: score the folder to have them"
-            problems.append(Problem(str(beside), None, what))
-
-
 def _score(
-    runs: Sequence[Run],
-    folded: Folded,
-    threshold: Threshold,
-    sources: tuple[str, ...],
-    problems: tuple[Problem, ...],
+    gathered: Gathered, threshold: Threshold, effect: Effect | None, controls: tuple[Control, ...]
 ) -> Score:
-    by_task = [list(group) for _, group in itertools.groupby(runs, key=lambda run: run.task_id)]
-    counts = _counts(runs, len(by_task))
-    estimates = estimate_all(_tally(by_task))
+    by_task, folded = gathered.by_task, gathered.folded
+    problems = list(gathered.problems)
+    comeback = comeback_of(gathered, problems)
+    recovery = recovery_of(gathered, comeback, problems)
+    counts = _counts(gathered.runs, len(by_task))
+    estimates = estimate_all(_tally(by_task, comeback))
     rates = {name: estimate.value for name, estimate in estimates.items()}
-    exposure = exposure_of(folded, runs)
+    exposure = exposure_of(folded.counted, gathered.runs)
+    failed = tuple(control for control in controls if not control.holds)
     return Score(
         runs=counts.runs,
         strict=rates["strict"],
-        strict_bound=_strict_bound(runs) if rates["strict"] is not None else None,
+        strict_bound=_strict_bound(gathered.runs) if rates["strict"] is not None else None,
         observed=rates["observed"],
         completion_rate=rates["completion_rate"],
         truncation_rate=rates["truncation_rate"],
@@ -224,27 +237,36 @@ def _score(
             observed=rates["observed"],
             truncation_rate=rates["truncation_rate"],
             error_rate=rates["error_rate"],
-            unjudged_rate=counts.unjudged / counts.runs,
+            unjudged_rate=counts.unjudged / counts.runs if counts.runs else 0.0,
             threshold=threshold.value,
+            failed_controls=[control.kind for control in failed],
         ),
+        interpretable=not failed,
+        controls=controls,
         threshold=threshold,
         counts=counts,
         estimates=estimates,
         exposure=exposure,
+        recovery=recovery,
+        behaviour=behaviours_of(folded, by_task),
+        effect=effect,
+        repeats=repeats_of(gathered.runs),
         efficiency=efficiency_of(by_task),
-        latency=latency_of(folded),
+        latency=latency_of(folded.counted),
         method=Method(),
         tasks=tuple(_task_row(group) for group in by_task),
         invalid_runs=tuple(
             InvalidRun(run_id=run.run_id, task_id=run.task_id, reasons=run.invalid)
-            for run in runs
+            for run in gathered.runs
             if run.invalid
         ),
         origins=folded.origins,
         tool_sets=folded.tool_sets,
-        sources=sources,
-        problems=problems,
-        findings=_findings(counts, threshold.value, folded, exposure),
+        sources=gathered.sources,
+        problems=tuple(problems),
+        findings=_findings(counts, threshold.value, folded, exposure, failed),
+        manifests={str(path): manifest.text for path, manifest in gathered.manifests.items()},
+        rows=gathered.runs,
     )
 
 
@@ -278,13 +300,18 @@ _COUNTED: dict[str, Callable[[Run], bool]] = {
 }
 
 
-def _tally(by_task: Sequence[Sequence[Run]]) -> Tally:
-    return Tally(
-        **{
-            name: np.array([sum(map(counts, runs)) for runs in by_task], dtype=np.float64)
-            for name, counts in _COUNTED.items()
-        }
-    )
+def _tally(by_task: Sequence[Sequence[Run]], comeback: Comeback) -> Tally:
+    """Counts per task; a task that only the resumed log knows has a row of its own."""
+    tasks = [runs[0].task_id for runs in by_task]
+    known = set(tasks)
+    strays = [task for task in comeback.resumed if task not in known]
+    columns = {
+        name: [sum(map(counts, runs)) for runs in by_task] + [0] * len(strays)
+        for name, counts in _COUNTED.items()
+    }
+    for name in Comeback._fields:
+        columns[name] = [getattr(comeback, name)[task] for task in (*tasks, *strays)]
+    return Tally(**{name: np.array(column, dtype=np.float64) for name, column in columns.items()})
 
 
 def _strict_bound(runs: Sequence[Run]) -> float:
@@ -298,7 +325,7 @@ def _task_row(runs: Sequence[Run]) -> TaskRow:
         runs=len(runs),
         passed=sum(run.is_pass for run in runs),
         complete=sum(run.ended == "complete" for run in runs),
-        cut=sum(run.ended in ("quota_cut", "restart_cut") for run in runs),
+        cut=sum(run.is_cut for run in runs),
         error=sum(run.ended == "error" for run in runs),
         invalid=sum(bool(run.invalid) for run in runs),
         faults_delivered=sum(delivered) if delivered else None,
@@ -306,10 +333,16 @@ def _task_row(runs: Sequence[Run]) -> TaskRow:
 
 
 def _findings(
-    counts: Counts, threshold: float, folded: Folded, exposure: Exposure | None
+    counts: Counts,
+    threshold: float,
+    folded: Folded,
+    exposure: Exposure | None,
+    failed: Sequence[Control],
 ) -> tuple[Finding, ...]:
-    found = []
-    if counts.invalid / counts.runs > threshold:
+    found = [
+        Finding(exit=1, what=f"{control.sentence}: the numbers are not interpretable") for control in failed
+    ]
+    if counts.invalid > threshold * counts.runs:
         what = f"{counts.invalid} of {counts.runs} runs are invalid, above the {100 * threshold:g}% threshold"
         found.append(Finding(exit=1, what=what))
     traces = folded.runs.values()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from scoring.costs import Cost
-from scoring.exposure import Exposure, Row
 from scoring.fold import Origin
-from scoring.intervals import Interval
 from scoring.score import Counts, Score
+from scoring.sections_faults import behaviour, claims, costs_of_faults, effect, exposure, grids, kinds
+from scoring.sections_recovery import double_applies, recovery
+from scoring.wording import Section, counted, interval, more_than, number, printable, share
 
 TASKS_SHOWN = 500
 _LISTED = 20
@@ -21,39 +21,21 @@ INTERVAL_NOTE = (
 )
 
 
-class Section(NamedTuple):
-    """A table: ``rows`` have as many cells as ``columns``; without columns, a label and its values."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-
-def printable(text: str) -> str:
-    """Text from a log without line breaks or terminal codes: each becomes U+FFFD."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
-
-
-def share(value: float | None) -> str:
-    """Three decimals, or ``null``."""
-    return "null" if value is None else f"{value:.3f}"
-
-
-def interval(value: Interval | None, digits: int = 3) -> str:
-    """``[low, high]``, or ``null``."""
-    return "null" if value is None else f"[{value.low:,.{digits}f}, {value.high:,.{digits}f}]"
-
-
 def all_sections(score: Score) -> tuple[Section, ...]:
-    """Every section that the score has data for."""
-    exposed = () if score.exposure is None else _exposure(score.exposure)
+    """Every section that the score has data for, most important first."""
     wanted = (
         validity(score),
-        *exposed[:1],
+        *exposure(score),
+        *effect(score),
         scores(score),
         ends(score.counts),
-        *exposed[1:],
+        *claims(score),
+        *recovery(score),
+        *double_applies(score),
+        *grids(score),
+        *behaviour(score),
+        *kinds(score),
+        *costs_of_faults(score),
         efficiency(score),
         *latency(score),
         *invalid_runs(score),
@@ -64,19 +46,33 @@ def all_sections(score: Score) -> tuple[Section, ...]:
 
 def validity(score: Score) -> Section:
     """What the other numbers rest on."""
-    counts, exposure = score.counts, score.exposure
+    counts, met = score.counts, score.exposure
     rows = [
         ("runs", f"{counts.runs} first attempts of {counts.tasks} tasks"),
         ("invalid runs", f"{counts.invalid} (they count as failures)"),
         ("not judged", f"{counts.unjudged} (they count as failures)"),
+        *((f"{control.kind} control", control.sentence) for control in score.controls),
     ]
-    if exposure is not None:
-        rows.append(("faults", f"{exposure.decided} decided, {exposure.delivered} delivered"))
+    if met is not None:
+        rows.append(("faults", f"{met.decided} decided, {met.delivered} delivered"))
     rows += [("harness", printable(_origin(origin))) for origin in score.origins[:_LISTED]]
     rows += [("tools digest", printable(digest)) for digest in score.tool_sets[:_LISTED]]
+    rows.append(("repeats", repeats_line(score)))
     rows.append(("threshold", f"{score.threshold.value:g} ({printable(score.threshold.source)})"))
     rows += [("exit code", f"{finding.exit}: {finding.what}") for finding in score.findings]
-    return Section("Validity", (), tuple(rows))
+    return Section("validity", "Validity", (), tuple(rows))
+
+
+def repeats_line(score: Score) -> str:
+    """How often cells were repeated, and what that allows to say."""
+    found = score.repeats
+    if found.fewest is None:
+        return "no runs"
+    many = f"{found.fewest}" if found.fewest == found.most else f"{found.fewest} to {found.most}"
+    said = f"{many} per (task, seed) in {found.cells} cells"
+    if found.repeated:
+        said += f", {found.disagreeing} of {found.repeated} repeated cells disagree"
+    return said + ("; fewer than 5 repeats are a sanity check" if found.sanity_check else "")
 
 
 def _origin(origin: Origin) -> str:
@@ -85,52 +81,22 @@ def _origin(origin: Origin) -> str:
     return f"{harness}{untested}, profile {origin.profile}, chaosproxy {origin.version}"
 
 
-def _exposure(exposure: Exposure) -> tuple[Section, ...]:
-    counts = [
-        ("exposed runs", f"{exposure.exposed_runs} of {exposure.runs}"),
-        ("faults per run", f"{share(exposure.delivered_per_run)} delivered"),
-        ("tool calls", str(exposure.calls)),
-        ("decided", str(exposure.decided)),
-        ("applied", str(exposure.applied)),
-        ("delivered", str(exposure.delivered)),
-    ]
-    exceptions = [
-        ("undelivered", exposure.undelivered),
-        ("of these in flight when their run was cut", exposure.in_flight),
-        *((f"skipped: {printable(reason)}", count) for reason, count in exposure.skipped.items()),
-        ("superseded by the harness", exposure.superseded),
-        ("back-references undone", exposure.dereferenced),
-        ("slow, outside these figures", exposure.slowed),
-    ]
-    return (
-        Section("Fault exposure", (), (*counts, *((name, str(n)) for name, n in exceptions if n))),
-        _faults("Faults by timing · mode · persistence", exposure.by_sort),
-        _faults("Faults by kind", exposure.by_kind),
-        _faults("Faults by family", exposure.by_family),
-    )
-
-
-def _faults(title: str, rows: Iterable[Row]) -> Section:
-    return Section(
-        title,
-        ("", "decided", "applied", "delivered"),
-        tuple((printable(r.name), str(r.decided), str(r.applied), str(r.delivered)) for r in rows),
-    )
+_SHOWN_ELSEWHERE = frozenset(("recovery_ratio", "rsr"))
 
 
 def scores(score: Score) -> Section:
     """Every registered score with both intervals."""
     rows = []
     for name, estimate in score.estimates.items():
-        if name == "exposure" and score.exposure is None:
+        absent = name == "exposure" and score.exposure is None
+        if absent or (name in _SHOWN_ELSEWHERE and score.recovery is None):
             continue
-        counted = "" if estimate.denominator is None else f"{estimate.numerator}/{estimate.denominator}"
         dropped = f" ({estimate.dropped:.1%} dropped)" if estimate.dropped else ""
         rows.append(
             (
                 name,
                 share(estimate.value),
-                counted,
+                counted(estimate.numerator, estimate.denominator),
                 interval(estimate.wilson),
                 interval(estimate.bootstrap) + dropped,
                 "" if estimate.n_used is None else f"{estimate.n_used:.1f}",
@@ -140,6 +106,7 @@ def scores(score: Score) -> Section:
             rows.append(("  if invalid and unjudged had passed", share(score.strict_bound), "", "", "", ""))
     percent = f"{score.method.level:.0%}"
     return Section(
+        "scores",
         "Scores",
         ("", "value", "n", f"{percent} n_eff-Wilson", f"{percent} bootstrap", "n_eff"),
         tuple(rows),
@@ -152,7 +119,8 @@ def ends(counts: Counts) -> Section:
     """How the runs ended."""
     names = ("complete", "quota_cut", "restart_cut", "error", "unknown")
     rows = [(name, str(getattr(counts, name))) for name in names]
-    return Section("How the runs ended", (), (*rows, ("passed, complete and valid", str(counts.passed))))
+    rows.append(("passed, complete and valid", str(counts.passed)))
+    return Section("ends", "How the runs ended", (), tuple(rows))
 
 
 def efficiency(score: Score) -> Section:
@@ -165,15 +133,16 @@ def efficiency(score: Score) -> Section:
         ("wall time per pass, s", spent.wall_s_per_pass, 2),
     )
     return Section(
+        "efficiency",
         "Efficiency",
         ("", "mean", f"{score.method.level:.0%} cluster t", "runs known"),
-        tuple(_cost(name, cost, digits) for name, cost, digits in costs if cost.runs_known),
+        tuple(cost_row(name, cost, digits) for name, cost, digits in costs if cost.runs_known),
     )
 
 
-def _cost(name: str, cost: Cost, digits: int) -> tuple[str, ...]:
-    value = "null" if cost.value is None else f"{cost.value:,.{digits}f}"
-    return (name, value, interval(cost.interval, digits), str(cost.runs_known))
+def cost_row(name: str, cost: Cost, digits: int) -> tuple[str, ...]:
+    """A mean with its interval and how many runs it rests on."""
+    return (name, number(cost.value, digits), interval(cost.interval, digits), str(cost.runs_known))
 
 
 def latency(score: Score) -> Sequence[Section]:
@@ -183,7 +152,8 @@ def latency(score: Score) -> Sequence[Section]:
     took = score.latency
     cells = (f"{took.p50_us:,.1f}", f"{took.p99_us:,.1f}", f"{took.max_us:,.1f}", str(took.calls))
     columns = ("p50 µs", "p99 µs", "max µs", "calls")
-    return (Section("Injector latency per call (slow faults left out)", columns, (cells,)),)
+    title = "Injector latency per call (slow faults left out)"
+    return (Section("latency", title, columns, (cells,), left=0),)
 
 
 def invalid_runs(score: Score) -> Sequence[Section]:
@@ -194,7 +164,8 @@ def invalid_runs(score: Score) -> Sequence[Section]:
         (printable(run.run_id or ""), printable(run.task_id), printable("; ".join(run.reasons)))
         for run in score.invalid_runs[:_LISTED]
     )
-    return (Section("Invalid runs", ("run", "task", "why"), rows, _more(score.invalid_runs, _LISTED)),)
+    note = more_than(len(score.invalid_runs), _LISTED)
+    return (Section("invalid", "Invalid runs", ("run", "task", "why"), rows, note, left=3),)
 
 
 def problems(score: Score) -> Sequence[Section]:
@@ -202,7 +173,7 @@ def problems(score: Score) -> Sequence[Section]:
     if not score.problems:
         return ()
     rows = tuple((printable(str(problem)),) for problem in score.problems[:_LISTED])
-    return (Section("Noticed in the files", (), rows, _more(score.problems, _LISTED)),)
+    return (Section("problems", "Noticed in the files", (), rows, more_than(len(score.problems), _LISTED)),)
 
 
 def tasks(score: Score) -> Section:
@@ -220,8 +191,4 @@ def tasks(score: Score) -> Section:
         for task in score.tasks[:TASKS_SHOWN]
     )
     columns = ("task", "passed", "complete", "cut", "error", "invalid", "faults delivered")
-    return Section("Tasks", columns, rows, _more(score.tasks, TASKS_SHOWN))
-
-
-def _more(all_of: Sequence[object], shown: int) -> str:
-    return f"{len(all_of) - shown} more: see the JSON form." if len(all_of) > shown else ""
+    return Section("tasks", "Tasks", columns, rows, more_than(len(score.tasks), TASKS_SHOWN))

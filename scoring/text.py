@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from scoring.score import Score
-from scoring.sections import Section, all_sections, share
+from scoring.sections import all_sections
+from scoring.wording import Section, share
 
 _WIDTH = 120
 
@@ -29,20 +30,25 @@ def score_lines(score: Score) -> tuple[str, str]:
 
 def score_tables(score: Score) -> tuple[RenderableType, ...]:
     """Everything but the two lines, for ``rich.console.Console.print``."""
-    return tuple(part for section in all_sections(score) for part in _rendered(section))
+    return tuple(part for section in all_sections(score) for part in rendered(section))
 
 
 def score_text(score: Score) -> str:
     """The whole score as plain text without colours, ending with the two lines and a newline."""
+    return "\n".join((plain(score_tables(score)), "", *score_lines(score), ""))
+
+
+def plain(parts: Sequence[RenderableType]) -> str:
+    """What rich would show, as text without colours and without a newline at its end."""
     out = io.StringIO()
     console = Console(file=out, width=_WIDTH, color_system=None, force_terminal=False, highlight=False)
-    for part in score_tables(score):
+    for part in parts:
         console.print(part)
-    tables = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-    return "\n".join((tables.rstrip(), "", *score_lines(score), ""))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).rstrip()
 
 
-def _rendered(section: Section) -> Sequence[RenderableType]:
+def rendered(section: Section) -> Sequence[RenderableType]:
+    """A section as a title, a table and its note."""
     table = Table(
         box=None,
         show_header=bool(section.columns),
@@ -51,7 +57,7 @@ def _rendered(section: Section) -> Sequence[RenderableType]:
     )
     for index, column in enumerate(section.columns or ("",) * len(section.rows[0])):
         # Cells of log text stand left and may fold; counts and intervals stand right.
-        counted = bool(section.columns) and index > 0 and section.title != "Invalid runs"
+        counted = bool(section.columns) and index >= section.left
         table.add_column(Text(column), justify="right" if counted else "left", overflow="fold")
     for row in section.rows:
         table.add_row(*map(Text, row))

@@ -88,7 +88,7 @@ class Watch:
             self._open.setdefault(delivery.conversation, []).append(fault)
 
     def called(self, call: SlimDecision) -> None:
-        """A call came; it counts for every open fault of its conversation, once however often it is logged."""
+        """A call came: it counts, once though logged twice, for every open fault of its conversation."""
         faults = self._open.get(call.conversation)
         if faults is None:
             return

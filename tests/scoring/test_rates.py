@@ -35,6 +35,8 @@ def test_registered_scores_by_hand() -> None:
         "error_rate": 1 / 8,
         "truncation_exposure": 3 / 5 - 3 / 8,
         "exposure": None,
+        "recovery_ratio": None,
+        "rsr": None,
     }
 
 

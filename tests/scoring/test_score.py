@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.reading import (
+from ledger.problems import (
     BadRunLine,
     BadVerdicts,
     EmptyLog,
