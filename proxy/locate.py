@@ -127,11 +127,12 @@ class Locator:
             if row.position < tip.calls:
                 rows.append(row)
             elif row.depth == tip.depth:
-                # Asked for in the answer to the tip: what became of it belongs to the parent's branch.
+                # Asked for in the answer to the tip: what became of it belongs to the parent's branch, and so
+                # does the word that nobody answered it.
                 rows.append(
                     replace(
-                        row, answered=False, skipped=None, payload=None, payload_error=None, original=None,
-                        delivered=False,
+                        row, answered=False, skipped="orphaned", payload=None, payload_error=None,
+                        original=None, delivered=False, mark=None,
                     )
                 )  # fmt: skip
         fork.restore(rows)

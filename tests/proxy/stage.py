@@ -105,10 +105,9 @@ class Stage:
         self.memory.transaction = dies  # type: ignore[method-assign]
         try:
             yield
+            self.memory.transaction = true  # type: ignore[method-assign]
         except Killed:
             self.restart()
-        finally:
-            self.memory.transaction = true  # type: ignore[method-assign]
 
     def post(
         self,
