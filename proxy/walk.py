@@ -11,10 +11,10 @@ import msgspec
 from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Asked, Conversation, Counts, call_of, decode_draw
-from proxy.deciding import Earlier, NewCall, Result, decide, draw_call, identify, record_of
+from proxy.deciding import Earlier, Identified, NewCall, Result, decide, draw_call, identify, record_of
 from proxy.flattened import mark_of
 from proxy.observer import Answered
-from proxy.protocols.wire import Edit, Item, ParsedRequest, SeenCall, SeenResult, WireFormat
+from proxy.protocols.wire import Edit, Item, ParsedRequest, Part, SeenCall, SeenResult, WireFormat
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
 from scheduler.dialect import Dialect
@@ -92,33 +92,57 @@ class Walk:
         counts: Counts | None = None
         before: list[CallRow] = []
         for seen in calls:
-            began = time.perf_counter_ns()
-            new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))
-            identified = identify(self._settings, self._dialect, conversation, new)
-            nth = conversation.nth(seen.call_id, identified.digest)
-            row = conversation.by_pair.get(
-                (seen.call_id, identified.digest, nth)
-            ) or self._rewritten_by_harness(seen)
+            row = self._only_one_of_its_id(seen) or self._of_its_arguments(seen)
             if row is None:
                 counts = counts or self._counts_before(before)
-                row = draw_call(
-                    self._settings, self._dialect, conversation, new, identified, counts, nth, index, began
-                )
-                conversation.remember(row)
-                self._unrelayed.add(row)
-                self._found.added.append(row)
+                row = self._draw(seen, counts, index)
             elif counts is not None and not row.answered:
                 counts.add(self._settings.profile, call_of(row), decode_draw(row.draw))
             conversation.ask(index, row, seen)
             before.append(row)
 
-    def _rewritten_by_harness(self, seen: SeenCall) -> CallRow | None:
-        """A relayed call with this id whose arguments the harness wrote in another way."""
-        present = {asked.row for asked in self._conversation.asked.get(seen.call_id, ())}
-        for row in self._conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
-            if row.tool == seen.tool and row not in present:
+    def _only_one_of_its_id(self, seen: SeenCall) -> CallRow | None:
+        """The relayed call with this id, when there is but one and it is not in the present history yet: it
+        is the one whatever its arguments look like now, so they need not be read."""
+        rows = self._conversation.by_id.get(seen.call_id, ()) if seen.call_id else ()
+        if len(rows) != 1 or rows[0].tool != seen.tool or self._is_present(rows[0]):
+            return None
+        return rows[0]
+
+    def _of_its_arguments(self, seen: SeenCall) -> CallRow | None:
+        """The call with this id and these arguments that has as many of its like before it; else one with
+        this id whose arguments the harness wrote in another way."""
+        conversation = self._conversation
+        digest = self._identify(seen)[1].digest
+        nth = conversation.nth(seen.call_id, digest)
+        row = conversation.by_pair.get((seen.call_id, digest, nth))
+        if row is not None:
+            return row
+        for row in conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
+            if row.tool == seen.tool and not self._is_present(row):
                 return row
         return None
+
+    def _is_present(self, row: CallRow) -> bool:
+        return any(asked.row is row for asked in self._conversation.asked.get(row.call_id, ()))
+
+    def _identify(self, seen: SeenCall) -> tuple[NewCall, Identified]:
+        new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))
+        return new, identify(self._settings, self._dialect, self._conversation, new)
+
+    def _draw(self, seen: SeenCall, counts: Counts, index: int) -> CallRow:
+        """Draws a call that was never relayed."""
+        began = time.perf_counter_ns()
+        conversation = self._conversation
+        new, identified = self._identify(seen)
+        nth = conversation.nth(seen.call_id, identified.digest)
+        row = draw_call(
+            self._settings, self._dialect, conversation, new, identified, counts, nth, index, began
+        )
+        conversation.remember(row)
+        self._unrelayed.add(row)
+        self._found.added.append(row)
+        return row
 
     def _counts_before(self, earlier: Sequence[CallRow]) -> Counts:
         """The counts at a call: what was answered, and what stands before it in its own response."""
@@ -132,7 +156,7 @@ class Walk:
         row = asked.row
         if row.answered:
             if row.payload is not None:
-                self._replay(row, result)
+                self._replay(row, result, self._wire.result_parts(self._request, result))
             return
         began = time.perf_counter_ns()
         parts = self._wire.result_parts(self._request, result)
@@ -162,7 +186,7 @@ class Walk:
         if row not in self._unrelayed:
             self._found.changed.append(row)
         if row.payload is not None:
-            self._replay(row, result)
+            self._replay(row, result, parts)
         self._conversation.settle(row)
         spent_us = (time.perf_counter_ns() - began) / 1e3
         self._found.decisions.append(
@@ -176,9 +200,8 @@ class Walk:
             shown = row.payload if row.skipped == "dereferenced" else text
             row.mark = mark_of(flattened, shown or "")
 
-    def _replay(self, row: CallRow, result: SeenResult) -> None:
+    def _replay(self, row: CallRow, result: SeenResult, parts: Sequence[Part]) -> None:
         """Puts the remembered payload in the result's place, unless the harness took the result back."""
-        parts = self._wire.result_parts(self._request, result)
         output = own_output(self._dialect, parts)
         if row.skipped == "superseded" or (
             output.text is not None
@@ -233,8 +256,7 @@ class Walk:
         """Calls that the conversation went past without a result."""
         for row in list(self._conversation.pending):
             gone_past = len(self._request.items) > row.depth + 1
-            asked = any(entry.row is row for entry in self._conversation.asked.get(row.call_id, ()))
-            if gone_past and not asked and row.skipped != "orphaned":
+            if gone_past and not self._is_present(row) and row.skipped != "orphaned":
                 self._found.decisions.append(orphan(self._settings, self._conversation, row))
                 self._found.changed.append(row)
 
