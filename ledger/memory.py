@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS calls (
     answered INTEGER NOT NULL, skipped TEXT, payload TEXT, payload_error INTEGER, original TEXT,
     delivered INTEGER NOT NULL, mark BLOB,
     PRIMARY KEY (run_id, conversation, position));
+CREATE TABLE IF NOT EXISTS runs (run_id TEXT PRIMARY KEY, settings BLOB NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS calls_by_id ON calls (run_id, call_id);
 CREATE TABLE IF NOT EXISTS texts (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, digest BLOB NOT NULL, new TEXT NOT NULL,
@@ -137,6 +138,14 @@ class Memory:
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise LedgerError(f"cannot write the memory {self.path}: {error}") from error
+
+    def runs(self) -> list[bytes]:
+        """What was put down of every run that was registered."""
+        return [bytes(row[0]) for row in self._db.execute("SELECT settings FROM runs ORDER BY run_id")]
+
+    def put_run(self, run_id: str, settings: bytes) -> None:
+        """Puts down how a run was registered, in the place of what was put down before."""
+        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run_id, settings))
 
     def conversations(self, run_id: str) -> list[ConversationRow]:
         rows = self._db.execute(

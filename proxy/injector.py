@@ -38,8 +38,9 @@ from proxy.protocols.wire import (
 from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, is_spent, missing_usage, quota_refusal
 from proxy.recognise import could_be_an_agents, dialect_of, wire_of
 from proxy.recording import Recorder
+from proxy.registering import kept
 from proxy.retelling import NOTHING, Retold, retold
-from proxy.runs import Conversations, Run, RunBook
+from proxy.runs import Conversations, Run, RunBook, RunSettings
 from proxy.walk import Walk
 from scheduler.dialect import Dialect, Flattened
 
@@ -417,6 +418,17 @@ class Injector:
         self._tell(f"{reason}: the request was refused")
         self._recorder.unwritable = reason
         exchange.refusal = _refusal(exchange, 507, f"chaosproxy: {reason}")
+
+    def register(self, settings: RunSettings, *, tokens: int = 0) -> Run:
+        """Says beforehand what a run is, so that a restart knows it too; ``tokens`` were used before.
+
+        Raises ``ValueError`` for a run that has begun otherwise, ``LedgerError`` when it cannot be kept.
+        """
+        run = self.runs.register(settings)
+        run.tokens = tokens
+        with self._memory.transaction():
+            self._memory.put_run(run.run_id, kept(settings))
+        return run
 
     def begin(self, run: Run) -> None:
         """Begins a run in the log before its first request; raises ``LedgerError``."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import rfc8785
 
 from ledger.memory import ConversationRow, Memory
+from ledger.records import Start
 from proxy.conversation import Conversation
 from scheduler.call import Places
 from scheduler.profile import Profile
@@ -83,10 +86,14 @@ class Run:
 
 
 class RunBook:
-    """Every run by its id; one that nobody registered takes the defaults, its task named like the run."""
+    """Every run by its id; one that nobody registered takes the defaults, its task named like the run.
 
-    def __init__(self, defaults: RunSettings) -> None:
+    ``begun``: the ``start`` records that the log has already.
+    """
+
+    def __init__(self, defaults: RunSettings, begun: Mapping[str, Start] = MappingProxyType({})) -> None:
         self._defaults = defaults
+        self._begun = begun
         self._runs: dict[str, Run] = {}
 
     @property
@@ -106,12 +113,29 @@ class RunBook:
         run = self._runs.get(settings.run_id)
         if run is not None and run.started:
             raise ValueError(f"run {settings.run_id} has begun: it cannot be changed any more")
+        begun = self._begun.get(settings.run_id)
+        if begun is not None:
+            _check_same(begun, settings)
         run = Run(settings)
         self._runs[settings.run_id] = run
         return run
 
+    def is_registered(self, run_id: str) -> bool:
+        """Whether the run is known, by registration or by a request."""
+        return run_id in self._runs
+
     def all(self) -> list[Run]:
         return list(self._runs.values())
+
+
+def _check_same(begun: Start, settings: RunSettings) -> None:
+    for name in ("seed", "profile_sha256", "task_id"):
+        was, now = getattr(begun, name), getattr(settings, name)
+        if was != now:
+            raise ValueError(
+                f"run {settings.run_id} was begun with {name} {was} in this log, not {now}: give it another"
+                " run_id, or another log"
+            )
 
 
 class Conversations:

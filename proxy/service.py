@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledger.attempts import logged_attempts
 from ledger.decisions import DecisionLog, starts_of
 from ledger.memory import Memory
+from ledger.records import Start
 from proxy.injector import Injector, InjectorOptions
+from proxy.observer import Observer
+from proxy.registering import take_up
 from proxy.runs import DEFAULT_RUN, RunBook, RunSettings
 from proxy.upstream import Origin, UpstreamError, Upstreams
 from scheduler.profile import Profile
@@ -33,8 +38,10 @@ class ServiceSettings:
     options: InjectorOptions = field(default_factory=InjectorOptions)
 
 
-def open_service(settings: ServiceSettings, tell: Callable[[str], None]) -> Injector:
-    """Opens the files and checks that an older log of the same name is of the same run.
+def open_service(
+    settings: ServiceSettings, tell: Callable[[str], None], observer: Observer | None = None
+) -> Injector:
+    """Opens the files, knows again what was registered, and checks that an older log is of the same runs.
 
     Raises ``LedgerError`` when a file cannot be written, ``ServiceError`` when the log is another run's.
     """
@@ -49,23 +56,38 @@ def open_service(settings: ServiceSettings, tell: Callable[[str], None]) -> Inje
         home=str(Path.home()),
         temp=_temp_directories(),
     )
-    _check_restart(settings, defaults)
-    return Injector(RunBook(defaults), log, memory, settings.options, pid=os.getpid(), tell=tell)
+    begun = {start.run_id: start for start in starts_of(settings.log)}
+    runs = RunBook(defaults, begun)
+    _take_up(runs, memory, settings.log)
+    for run_id, start in begun.items():
+        if not runs.is_registered(run_id):
+            _check_restart(settings, defaults, start)
+    return Injector(runs, log, memory, settings.options, pid=os.getpid(), tell=tell, observer=observer)
+
+
+def _take_up(runs: RunBook, memory: Memory, log: Path) -> None:
+    """The runs that were registered before, with what they have used of their budgets."""
+    take_up(runs, memory.runs())
+    budgeted = [run for run in runs.all() if run.settings.token_budget is not None]
+    used: Counter[str] = Counter()
+    for attempt, logged in logged_attempts(log).items() if budgeted else ():
+        used[attempt.run_id] += logged.tokens
+    for run in budgeted:
+        run.tokens = used[run.run_id]
 
 
 def _temp_directories() -> tuple[str, ...]:
     return tuple(dict.fromkeys(("/tmp", "/var/tmp", tempfile.gettempdir())))
 
 
-def _check_restart(settings: ServiceSettings, defaults: RunSettings) -> None:
-    for start in starts_of(settings.log):
-        if start.seed != defaults.seed or start.profile_sha256 != defaults.profile_sha256:
-            raise ServiceError(
-                f"{settings.log} was begun with seed {start.seed} and profile"
-                f" {start.profile.get('name')!r} ({start.profile_sha256[:12]}), not with seed"
-                f" {defaults.seed} and profile {defaults.profile.name!r} ({defaults.profile_sha256[:12]});"
-                " give another --log, or the seed and profile that it was begun with"
-            )
+def _check_restart(settings: ServiceSettings, defaults: RunSettings, start: Start) -> None:
+    if start.seed != defaults.seed or start.profile_sha256 != defaults.profile_sha256:
+        raise ServiceError(
+            f"{settings.log} was begun with seed {start.seed} and profile"
+            f" {start.profile.get('name')!r} ({start.profile_sha256[:12]}), not with seed"
+            f" {defaults.seed} and profile {defaults.profile.name!r} ({defaults.profile_sha256[:12]});"
+            " give another --log, or the seed and profile that it was begun with"
+        )
 
 
 def check_reachable(origin: Origin, timeout_s: float = 5.0) -> None:
