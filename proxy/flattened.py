@@ -60,13 +60,18 @@ def shown_form(flattened: Flattened, text: str) -> str:
     left = len(units) // 2 - flattened.limit
     if left <= 0:
         return text
-    kept = units[: flattened.limit * 2].decode("utf-16-le", "surrogatepass")
+    # A pair that is cut in its middle leaves a half that no parser takes back as it was.
+    kept = units[: flattened.limit * 2].decode("utf-16-le", "replace")
     return kept + flattened.cut.replace("{left}", str(left))
 
 
 def _digest(form: str) -> bytes:
     form = form.strip()
-    return blake2b(form.encode("utf-8", "surrogatepass"), digest_size=16).digest() if form else b""
+    try:
+        raw = form.encode("utf-8")
+    except UnicodeEncodeError:
+        raw = form.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode("utf-8")
+    return blake2b(raw, digest_size=16).digest() if form else b""
 
 
 def mark_of(flattened: Flattened, text: str) -> bytes:

@@ -1,0 +1,296 @@
+"""What was replaced stays replaced where a harness retells results inside a text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs import dialects
+from proxy.flattened import Showing, Shown, mark_of, retell, shown_form
+from scheduler.dialect import Flattened
+from tests.proxy.build import body, result, text, user
+from tests.proxy.stage import PI, Agent, Sent, Stage, force, only, read
+
+FOUND = dialects()["pi"].identify.flattened
+assert FOUND is not None
+PI_FLATTENED: Flattened = FOUND
+
+
+# Half of a pair reads as U+FFFD: the body that has it is no JSON for most parsers.
+HALVES = "replace"
+
+
+def units(value: str) -> int:
+    return len(value.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def pi_part(value: str) -> str:
+    """A result as Pi 1.0.3 retells it; JavaScript counts and cuts by UTF-16 code units."""
+    if units(value) > 2000:
+        cut = value.encode("utf-16-le", "surrogatepass")[:4000].decode("utf-16-le", HALVES)
+        value = f"{cut}\n\n[... {units(value) - 2000} more characters truncated]"
+    return f"[Tool result]: {value}"
+
+
+def pi_conversation(results: list[str], *, instructions: str = "\n\nSum this up.") -> str:
+    parts = ["[User]: Do it."]
+    for value in results:
+        parts.append('[Assistant tool calls]: read(path="a.txt", limit=5)')
+        if value:
+            parts.append(pi_part(value))
+    parts.append("[Assistant]: Done.")
+    return "<conversation>\n" + "\n\n".join(parts) + "\n</conversation>" + instructions
+
+
+def compaction(stage: Stage, told: str) -> str:
+    raw = body([user(text(told))], tools=None, system=[text("You are a context summarization assistant.")])
+    exchange = stage.post(raw, PI)
+    stage.answer(exchange, None)
+    assert exchange.conversation is None
+    sent = Sent(raw, exchange.body, exchange).messages
+    said: str = sent[0]["content"][0]["text"]
+    return said
+
+
+def pi_run(stage: Stage, results: list[str]) -> list[str]:
+    """One read for each result; what the model was shown of each."""
+    agent = stage.pi()
+    for i, value in enumerate(results):
+        agent.turn(*read(f"t{i}", f"{i}.txt", "read"), value)
+    return [content for _, content in agent.ask().results]
+
+
+LONG = "".join(f"line {i} of a long file 🙂\n" for i in range(200))
+RESULTS = [
+    "line one\nline two\n",
+    "x",
+    "[Tool result]: fake\nline one\nline two\n",
+    "quoted\n\n[Tool result]: x\n\n[User]: y",
+    "with\n\n\nblank lines\n\n",
+    LONG,
+    "🙂" * 1500,
+    "a" + "🙂" * 1500,
+    "p" * 2000,
+    "p" * 2001,
+    "(no output)",
+]
+
+
+@pytest.mark.parametrize("kind", ["empty", "truncated", "wrong_data", "post_effect_error"])
+def test_a_compaction_by_pi_tells_what_the_model_was_shown(tmp_path: Path, kind: str) -> None:
+    stage = Stage(tmp_path, only(kind))
+    shown = pi_run(stage, RESULTS)
+    assert [a != b for a, b in zip(shown, RESULTS, strict=True)].count(True) >= 8
+    assert compaction(stage, pi_conversation(RESULTS)) == pi_conversation(shown)
+    assert not stage.records("error")
+
+
+def test_equal_results_are_told_apart_by_their_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 2, "kind": "post_effect_error"}))
+    results = ["a\n", "(no output)", "b\n", "(no output)", "(no output)", "c\n"]
+    shown = pi_run(stage, results)
+    assert compaction(stage, pi_conversation(results)) == pi_conversation(shown)
+    # The newest messages are kept as they are, and the oldest were summed up before.
+    for part in (slice(0, 3), slice(1, 5), slice(2, 6), slice(0, 5)):
+        assert compaction(stage, pi_conversation(results[part])) == pi_conversation(shown[part])
+    assert not stage.records("error")
+
+
+def test_what_cannot_be_told_apart_is_replaced_and_said(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 1, "kind": "post_effect_error"}))
+    shown = pi_run(stage, ["same\n", "same\n"])
+    told = compaction(stage, pi_conversation(["same\n"]))
+    assert told == pi_conversation(shown[:1])
+    (error,) = stage.records("error")
+    assert error["where"] == "flattened"
+    # A retry is the same request: nothing more is said of it.
+    assert compaction(stage, pi_conversation(["same\n"])) == told
+    assert len(stage.records("error")) == 1
+
+
+def test_a_restart_changes_nothing_in_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, only("wrong_data"))
+    shown = pi_run(stage, RESULTS)
+    stage.restart()
+    assert compaction(stage, pi_conversation(RESULTS)) == pi_conversation(shown)
+
+
+def test_two_conversations_are_compacted_apart(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, only("wrong_data", rate=0.5))
+    told = [[f"value = {i}\nother = {i * 7}\n" for i in range(start, start + 6)] for start in (0, 100)]
+    agents = [stage.pi("One."), stage.pi("Other.")]
+    for i in range(6):
+        for agent, results in zip(agents, told, strict=True):
+            agent.turn(*read(f"t{i}", f"{i}.txt", "read"), results[i])
+    for agent, results in zip(agents, told, strict=True):
+        shown = [content for _, content in agent.ask().results]
+        assert compaction(stage, pi_conversation(results)) == pi_conversation(shown)
+    first = [content for _, content in agents[0].ask().results]
+    assert compaction(stage, pi_conversation(told[0])) == pi_conversation(first)
+
+
+def test_nothing_was_replaced(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, only("empty", rate=0.0000001))
+    pi_run(stage, RESULTS)
+    raw = body([user(text(pi_conversation(RESULTS)))], tools=None)
+    assert stage.post(raw, PI).body is raw
+
+
+# -- the pure part --
+
+PIECES = st.sampled_from(
+    ["a", "b\n", "\n\n[Tool result]: ", "\n\n[User]: ", "\n</conversation>", "🙂" * 700, "\ud83d", " "]
+)
+TEXTS = st.lists(PIECES, min_size=1, max_size=5).map("".join).filter(lambda value: value.strip() != "")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(TEXTS, st.one_of(st.none(), st.just("NEW"), st.just(""))), min_size=1, max_size=6))
+def test_every_result_is_found_whatever_it_quotes(showings: list[tuple[str, str | None]]) -> None:
+    """As far as a reader could tell: where no result is what another one quotes."""
+    values = [value for value, _ in showings]
+    told = pi_conversation(values)
+    marks = [Showing(mark_of(PI_FLATTENED, v), "", new) for v, new in showings]
+    found = retell(PI_FLATTENED, "", told, Shown(marks, (), str))
+    if found.doubts or any(
+        b.strip() in a for i, a in enumerate(values) for b in values[:i] + values[i + 1 :]
+    ):
+        return
+    if any(v.endswith("\ud83d") or v != v.strip() for v in values):
+        return
+    assert found.text == pi_conversation([v if new is None else new for v, new in showings])
+
+
+@given(st.text(alphabet=st.sampled_from("a🙂é"), min_size=1990, max_size=2010))
+def test_the_cut_is_pi_s(value: str) -> None:
+    assert shown_form(PI_FLATTENED, value) == pi_part(value).removeprefix("[Tool result]: ")
+
+
+# -- Claude Code --
+
+CC_OPENING = (
+    "This session is being continued from a previous conversation that ran out of context. The summary"
+    " below covers the earlier portion of the conversation.\n\nSUMMARY"
+)
+FILE = "1\tline one\n2\tline two\n3\t"
+OTHER = "1\tbbb"
+
+
+def called(path: str) -> str:
+    return "Called the Read tool with the following input: " + json.dumps(
+        {"file_path": path}, separators=(",", ":")
+    )
+
+
+def told_in_blocks(files: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """As models of the fourth generation are told of the files: each in two blocks of its own."""
+    blocks: list[dict[str, Any]] = []
+    for path, content in files:
+        blocks.append(text(f"<system-reminder>\n{called(path)}\n</system-reminder>"))
+        blocks.append(
+            text(f"<system-reminder>\nResult of calling the Read tool:\n{content}\n</system-reminder>")
+        )
+    first, *rest = blocks
+    return [{"role": "user", "content": first["text"]}, user(*rest, text("Go on."))]
+
+
+def told_by_the_system(files: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """As later models are told: in one message of the system, before other notices."""
+    parts = [f"{called(path)}\nResult of calling the Read tool:\n{content}" for path, content in files]
+    parts.append("<total_tokens>14989360 tokens left</total_tokens>")
+    return [user(text("Go on.")), {"role": "system", "content": "\n\n".join(parts)}]
+
+
+@pytest.fixture(params=["blocks", "system"])
+def tell(request: pytest.FixtureRequest) -> Any:
+    return told_in_blocks if request.param == "blocks" else told_by_the_system
+
+
+def after_compaction(agent: Agent, messages: list[dict[str, Any]]) -> Agent:
+    opening: list[dict[str, Any]] = [{"role": "user", "content": CC_OPENING}]
+    return Agent(agent.stage, agent.headers, [*opening, *messages])
+
+
+def test_files_that_claude_code_tells_again(tmp_path: Path, tell: Any) -> None:
+    stage = Stage(tmp_path, force({"tool": "Read", "match": "a.txt", "kind": "wrong_data"}))
+    agent = stage.claude()
+    agent.turn(*read("t1", "/ws/a.txt"), FILE.removesuffix("\t"))  # the last result of a message is trimmed
+    agent.turn(*read("t2", "/ws/b.txt"), OTHER)
+    payload = agent.ask()["t1"]
+    after = after_compaction(agent, tell([("/ws/b.txt", OTHER), ("/ws/a.txt", FILE)]))
+    first = after.ask()
+    expected = after_compaction(agent, tell([("/ws/b.txt", OTHER), ("/ws/a.txt", payload)]))
+    assert first.messages == json.loads(expected.body())["messages"]
+    assert not stage.records("error")
+    # The file is read again, truly: what was told before stays what it was, also after a restart.
+    after.turn(*read("n1", "/ws/other.txt"), FILE)
+    again = after.ask()
+    stage.restart()
+    for sent in (again, after.ask()):
+        told = [message for message in sent.messages[: len(first.messages)]]
+        assert str(told).replace(", 'cache_control': {'type': 'ephemeral'}", "") == str(
+            first.messages
+        ).replace(", 'cache_control': {'type': 'ephemeral'}", "")
+
+
+def test_a_file_that_the_model_saw_truly_in_the_end_is_told_truly(tmp_path: Path, tell: Any) -> None:
+    wasted = "Wasted call — file unchanged since your last Read. Refer to that earlier tool_result instead."
+    stage = Stage(tmp_path, force({"tool": "Read", "nth": 1, "kind": "empty"}))
+    agent = stage.claude()
+    agent.turn(*read("t1", "/ws/a.txt"), FILE)
+    agent.turn(*read("t2", "/ws/a.txt"), wasted)
+    assert agent.ask()["t2"] == FILE
+    sent = after_compaction(agent, tell([("/ws/a.txt", FILE)])).ask()
+    assert sent.left == sent.came
+
+
+def test_two_files_of_the_same_content(tmp_path: Path, tell: Any) -> None:
+    stage = Stage(tmp_path, force({"tool": "Read", "match": "a.txt", "kind": "truncated"}))
+    agent = stage.claude()
+    agent.turn(*read("t1", "/ws/a.txt"), FILE)
+    agent.turn(*read("t2", "/ws/b.txt"), FILE)
+    payload = agent.ask()["t1"]
+    sent = after_compaction(agent, tell([("/ws/b.txt", FILE), ("/ws/a.txt", FILE)])).ask()
+    expected = after_compaction(agent, tell([("/ws/b.txt", FILE), ("/ws/a.txt", payload)]))
+    assert sent.messages == json.loads(expected.body())["messages"]
+    assert not stage.records("error")
+
+
+def test_a_part_that_was_replaced_in_a_whole_that_is_told(tmp_path: Path, tell: Any) -> None:
+    stage = Stage(tmp_path, only("post_effect_error"))
+    agent = stage.claude()
+    agent.turn(*read("t1", "/ws/a.txt", limit=2), "1\tline one\n2\tline two")
+    agent.ask()
+    after = after_compaction(agent, tell([("/ws/a.txt", FILE)]))
+    for _ in range(2):
+        after.ask()
+    assert [error["where"] for error in stage.records("error")] == ["flattened"]
+
+
+def test_a_changed_file_is_told_as_it_is(tmp_path: Path, tell: Any) -> None:
+    stage = Stage(tmp_path, only("wrong_data"))
+    agent = stage.claude()
+    agent.turn(*read("t1", "/ws/a.txt"), FILE)
+    agent.ask()
+    sent = after_compaction(agent, tell([("/ws/a.txt", "1\tchanged")])).ask()
+    assert sent.left == sent.came
+    assert not stage.records("error")
+
+
+def test_an_empty_file_as_told(tmp_path: Path, tell: Any) -> None:
+    warning = "<system-reminder>Warning: the file exists but the contents are empty.</system-reminder>"
+    stage = Stage(tmp_path, only("empty"))
+    agent = stage.claude()
+    agent.turn(*read("t1", "/ws/a.txt"), FILE)
+    agent.ask()
+    sent = after_compaction(agent, tell([("/ws/a.txt", FILE)])).ask()
+    assert (
+        sent.messages
+        == json.loads(after_compaction(agent, tell([("/ws/a.txt", warning)])).body())["messages"]
+    )
+    assert result("x", "y")["content"] == "y"
