@@ -155,7 +155,7 @@ def score_paths(
     problems: list[Problem] = []
     treated, off = split_baseline(find_folders(paths, problems))
     gathered = gather_folders(treated, verdicts, problems)
-    limit = _threshold(gathered, threshold)
+    limit = threshold_of(gathered, threshold)
     effect = None
     if off:
         baseline = gather_folders(off, verdicts, [])
@@ -169,7 +169,7 @@ def score_paths(
         controls.append(positive_control(gather(positive, verdicts).runs, known_to_pass))
     if negative:
         controls.append(negative_control(gather(negative, verdicts).runs))
-    return _score(gathered, limit, effect, tuple(controls))
+    return score_gathered(gathered, limit, effect, tuple(controls))
 
 
 def score_json(score: Score) -> bytes:
@@ -194,7 +194,8 @@ def save_score(score: Score, folder: Path) -> Path:
     return path
 
 
-def _threshold(gathered: Gathered, given: float | None) -> Threshold:
+def threshold_of(gathered: Gathered, given: float | None) -> Threshold:
+    """The threshold that is given, else the manifests', else the default. Raises ``BadThreshold``."""
     stated = thresholds(gathered.manifests)
     if given is not None:
         if not 0 <= given <= 1:
@@ -211,9 +212,13 @@ def _threshold(gathered: Gathered, given: float | None) -> Threshold:
     return Threshold(value=DEFAULT_THRESHOLD, source="default")
 
 
-def _score(
-    gathered: Gathered, threshold: Threshold, effect: Effect | None, controls: tuple[Control, ...]
+def score_gathered(
+    gathered: Gathered,
+    threshold: Threshold,
+    effect: Effect | None = None,
+    controls: tuple[Control, ...] = (),
 ) -> Score:
+    """The score of what has been read."""
     by_task, folded = gathered.by_task, gathered.folded
     problems = list(gathered.problems)
     comeback = comeback_of(gathered, problems)

@@ -1,4 +1,4 @@
-"""What an agent did after a fault: each rule on a log that is read by hand, and the words of a last message."""
+"""What an agent did after a fault: each rule on a log read by hand, and the words of a last message."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ def test_a_retry_is_seen_in_the_log_alone(tmp_path: Path) -> None:
     found = behaviours(tmp_path, fault(call=1, **EXPLICIT), delivery(call=1), repeated)
     assert words(found) == {"retried": 1}
     assert found.faults[0].line == 3
-    assert [(row.name, row.counts["retried"]) for row in found.by_sort] == [("after · explicit · transient", 1)]
+    assert [(row.name, row.counts["retried"]) for row in found.by_sort] == [
+        ("after · explicit · transient", 1)
+    ]
 
 
 def test_calls_of_the_same_answer_do_not_come_after(tmp_path: Path) -> None:

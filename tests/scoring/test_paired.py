@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scoring.intervals import t_two_sided
+from scoring.intervals import Floats, t_two_sided
 from scoring.paired import detectable, holm, most_that_can_differ, paired_t, sign_flip
 
 # Student's own: extra hours of sleep of ten patients under two drugs (R: `sleep`).
@@ -16,11 +16,11 @@ SLEEP_1 = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])
 SLEEP_2 = np.array([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
 
 
-def mean(values: np.ndarray, axis: int = -1) -> np.ndarray:  # type: ignore[type-arg]
-    return np.mean(values, axis=axis)  # type: ignore[no-any-return]
+def mean(values: Floats, axis: int = -1) -> Floats:
+    return np.asarray(np.mean(values, axis=axis))
 
 
-def scipys_flip(values: np.ndarray) -> float:  # type: ignore[type-arg]
+def scipys_flip(values: Floats) -> float:
     found = scipy.stats.permutation_test(
         (values,), mean, permutation_type="samples", vectorized=True, n_resamples=np.inf
     )
