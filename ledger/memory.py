@@ -38,6 +38,9 @@ CREATE TABLE IF NOT EXISTS texts (
     PRIMARY KEY (run_id, conversation, digest)) WITHOUT ROWID;
 """
 
+# A turn adds two or three items: the tip of the turn before is mostly among the first few that are asked for.
+_TIPS_AT_ONCE = 8
+
 
 class Tip(NamedTuple):
     """A history that went upstream: ``depth`` items long, when ``calls`` calls had been drawn."""
@@ -161,12 +164,18 @@ class Memory:
             (run_id, row.conversation, row.role, row.header, row.workspace),
         )
 
-    def tip(self, run_id: str, chain: bytes) -> Tip | None:
-        """The request whose history hashed to ``chain``."""
-        found = self._db.execute(
-            "SELECT conversation, depth, calls FROM tips WHERE run_id = ? AND chain = ?", (run_id, chain)
-        ).fetchone()
-        return None if found is None else Tip(*found)
+    def deepest_tip(self, run_id: str, chain: Sequence[bytes]) -> Tip | None:
+        """The longest request that went upstream whose history is the first part of ``chain``."""
+        for end in range(len(chain), 0, -_TIPS_AT_ONCE):
+            some = chain[max(0, end - _TIPS_AT_ONCE) : end]
+            found = self._db.execute(
+                "SELECT conversation, depth, calls FROM tips WHERE run_id = ? AND chain IN"
+                f" ({', '.join('?' * len(some))}) ORDER BY depth DESC LIMIT 1",
+                (run_id, *some),
+            ).fetchone()
+            if found is not None:
+                return Tip(*found)
+        return None
 
     def latest_tip(self, run_id: str, conversation: str) -> bytes:
         """The hash of the history that a conversation sent last; empty when it sent none."""

@@ -28,14 +28,21 @@ _JSON = {"content-type": "application/json"}
 
 
 class _Flight(NamedTuple):
-    """A request under way: the run that its path named, and its exchange once its body is here."""
+    """A request whose body is on its way: the run that its path named, and its headers."""
 
     run_id: str
     path: str
+    headers: Mapping[str, str]
 
 
-def _lower(headers: http.Headers) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+def _lower(headers: http.Headers) -> dict[str, str]:
+    """Names in lower case; lines of the same name are joined (RFC 9110 section 5.3)."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers.fields:
+        name = raw_name.lower().decode("utf-8", "surrogateescape")
+        value = raw_value.decode("utf-8", "surrogateescape")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 class ChaosProxy:
@@ -92,7 +99,8 @@ class ChaosProxy:
             flow.response = _answer(403, "this proxy wants its token at the start of the path")
             return
         run_id, path = route(opened)
-        origin = self._upstreams.of(path, _lower(flow.request.headers)) if self._upstreams else None
+        headers = _lower(flow.request.headers)
+        origin = self._upstreams.of(path, headers) if self._upstreams else None
         if run_id is None:
             flow.response = _answer(
                 400, "the path names no run: /run/<run_id>/…, with 1 to 128 of A-Z a-z 0-9 . _ ~ - as its id"
@@ -102,18 +110,19 @@ class ChaosProxy:
                 502, "nothing says which provider this request is for: start chaosproxy with --upstream URL"
             )
         else:
-            self._flights[flow.id] = _Flight(run_id, path)
+            self._flights[flow.id] = _Flight(run_id, path, headers)
             request = flow.request
             request.scheme, request.host, request.port = origin.scheme, origin.host, origin.port
             request.path = origin.path + path
             # Responses have to be read, so none is asked for in a coding.
-            request.headers.pop("accept-encoding", None)
+            if "accept-encoding" in headers:
+                del request.headers["accept-encoding"]
 
     async def request(self, flow: http.HTTPFlow) -> None:
         flight = self._flights.pop(flow.id, None)
         if flight is None or self.injector is None:
             return
-        head = Head(flow.request.method, flight.path, _lower(flow.request.headers))
+        head = Head(flow.request.method, flight.path, flight.headers)
         body = flow.request.raw_content or b""
         exchange = self.injector.on_request(flight.run_id, head, body)
         self._exchanges[flow.id] = exchange
@@ -123,7 +132,7 @@ class ChaosProxy:
             flow.response = _refuse(exchange.refusal)
         elif exchange.body is not body:
             flow.request.data.content = exchange.body
-            if "content-length" in flow.request.headers:
+            if "content-length" in flight.headers:
                 flow.request.headers["content-length"] = str(len(exchange.body))
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:

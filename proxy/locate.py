@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ledger.memory import CallRow, Memory, Tip
 from proxy.conversation import Conversation
+from proxy.protocols.history import shared_items
 from proxy.protocols.wire import ParsedRequest, WireFormat
 from proxy.runs import Conversations, Run
 from scheduler.dialect import Dialect
@@ -61,16 +62,9 @@ class Locator:
         return Located(conversation, request)
 
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
-        nearest: Conversation | None = None
-        request: ParsedRequest | None = None
-        for candidate in self._conversations.recent(run)[:_CANDIDATES]:
-            parsed = wire.parse_request(body, candidate.last)
-            if request is None or parsed.shared > request.shared:
-                nearest, request = candidate, parsed
-            if request.shared >= max(1, len(request.items) - 4):
-                break
-        if request is None:
-            request = wire.parse_request(body, None)
+        candidates = self._conversations.recent(run)[:_CANDIDATES]
+        nearest = max(candidates, key=lambda candidate: _likeness(body, candidate), default=None)
+        request = wire.parse_request(body, nearest.last if nearest is not None else None)
         if not is_turn(request):
             return Located(None, request)
         known = nearest.chain[: request.shared] if nearest is not None else []
@@ -95,12 +89,10 @@ class Locator:
         chain: list[bytes],
         nearest: Conversation | None,
     ) -> tuple[Conversation, int]:
-        for depth in range(len(chain), 0, -1):
-            tip = self._memory.tip(run.run_id, chain[depth - 1])
-            if tip is None:
-                continue
+        tip = self._memory.deepest_tip(run.run_id, chain)
+        if tip is not None:
             conversation = self._conversations.get(run, tip.conversation)
-            if chain[depth - 1] == conversation.tip:
+            if chain[tip.depth - 1] == conversation.tip:
                 return conversation, request.shared
             return self._fork(run, conversation, tip), 0
         kept = self._by_call_id(run, request)
@@ -146,6 +138,12 @@ class Locator:
         if not chain or chain[-1] == conversation.tip:
             return None
         return Tip(conversation.id, len(chain), len(conversation.rows))
+
+
+def _likeness(body: bytes, candidate: Conversation) -> int:
+    """How many items the last request of ``candidate`` has in common with ``body``, as far as can be seen
+    without taking the body apart."""
+    return shared_items(body, candidate.last.base, candidate.last) if candidate.last is not None else 0
 
 
 def is_turn(request: ParsedRequest) -> bool:
