@@ -8,10 +8,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+
+from ledger.journal import CHECKPOINTS
+from scheduler.nearest import unknown
 
 _SHIPPED = Path(__file__).parent / "tasks"
 _OUTPUT_CHARS = 4000
@@ -21,7 +25,10 @@ _OUTPUT_CHARS = 4000
 class Task:
     """``check`` is an argument list in which ``{python}`` stands for the current Python; exit code 0 passes.
 
-    ``test_command`` is a pattern that the agent's own test runs match. ``files`` are (relative path, text).
+    ``test_command`` is a pattern that the agent's own test runs match. ``files`` are (relative path, text),
+    written on top of ``repo``, a folder that is copied, or a git repository that is cloned at ``ref``.
+    ``checkpoints`` are the declared ones, None: those of the manifest. ``ignore``: patterns of paths whose
+    change is no work.
     """
 
     id: str
@@ -29,6 +36,10 @@ class Task:
     files: tuple[tuple[str, str], ...]
     check: tuple[str, ...]
     test_command: re.Pattern[str]
+    repo: Path | None = None
+    ref: str | None = None
+    checkpoints: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +85,42 @@ def verdict(task: Task, workspace: Path, timeout_s: float = 60.0) -> Verdict:
 
 
 def load_task(path: Path) -> Task:
-    """Reads a task file (id, prompt, files, check, test_command); TaskError when it does not fit."""
+    """Reads a task file; TaskError when it does not fit. Its keys are the fields of ``Task``."""
     try:
         read = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-        return _TaskFile.model_validate(read).task()
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise TaskError(f"{path}: {error}") from error
+    return parse_task(read, str(path), path.parent)
+
+
+def parse_task(data: Any, source: str, base: Path) -> Task:
+    """A task out of plain data; a relative ``repo`` counts from ``base``. TaskError names ``source``."""
+    try:
+        return _TaskFile.model_validate(data).task(base)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise TaskError(f"{path}: {where}: {first['msg']}") from error
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise TaskError(f"{source}: {where}{first['msg'].removeprefix('Value error, ')}") from error
+
+
+def task_data(task: Task) -> dict[str, Any]:
+    """The task as plain data, which ``parse_task`` reads back."""
+    data: dict[str, Any] = {
+        "id": task.id,
+        "prompt": task.prompt,
+        "files": dict(task.files),
+        "check": list(task.check),
+        "test_command": task.test_command.pattern,
+    }
+    if task.repo is not None:
+        data["repo"] = str(task.repo)
+    if task.ref is not None:
+        data["ref"] = task.ref
+    if task.checkpoints is not None:
+        data["checkpoints"] = list(task.checkpoints)
+    if task.ignore:
+        data["ignore"] = list(task.ignore)
+    return data
 
 
 def shipped_tasks() -> tuple[Task, ...]:
@@ -100,9 +137,21 @@ class _TaskFile(BaseModel):
 
     id: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
     prompt: str = Field(min_length=1)
-    files: dict[str, str] = Field(min_length=1)
+    files: dict[str, str] = Field(default_factory=dict)
     check: list[str] = Field(min_length=1)
     test_command: str
+    repo: str | None = None
+    ref: str | None = None
+    checkpoints: list[str] | None = None
+    ignore: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        for key in data if isinstance(data, dict) else ():
+            if key not in cls.model_fields:
+                raise ValueError(unknown("key", str(key), cls.model_fields))
+        return data
 
     @field_validator("files")
     @classmethod
@@ -122,11 +171,31 @@ class _TaskFile(BaseModel):
             raise ValueError(f"no regular expression: {error}") from error
         return text
 
-    def task(self) -> Task:
+    @field_validator("checkpoints")
+    @classmethod
+    def _declared(cls, names: list[str] | None) -> list[str] | None:
+        for name in names or ():
+            if name not in CHECKPOINTS:
+                raise ValueError(unknown("checkpoint", name, CHECKPOINTS))
+        return names
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.files and self.repo is None:
+            raise ValueError("files: a task has files, a repo, or both")
+        if self.ref is not None and self.repo is None:
+            raise ValueError("ref names a commit of repo, but there is no repo")
+        return self
+
+    def task(self, base: Path) -> Task:
         return Task(
             id=self.id,
             prompt=self.prompt.strip(),
             files=tuple(self.files.items()),
             check=tuple(self.check),
             test_command=re.compile(self.test_command),
+            repo=None if self.repo is None else (base / self.repo).absolute(),
+            ref=self.ref,
+            checkpoints=None if self.checkpoints is None else tuple(dict.fromkeys(self.checkpoints)),
+            ignore=tuple(self.ignore),
         )

@@ -121,7 +121,7 @@ def test_a_check_that_hangs_or_prints_nonsense_fails(tmp_path: Path) -> None:
         ("files: {}", "files"),
         ("check: []", "check"),
         ("test_command: '('", "test_command"),
-        ("checks: [x]", "checks"),
+        ("checks: [x]", "unknown key 'checks'"),
     ],
 )
 def test_a_task_file_that_does_not_fit_is_named(tmp_path: Path, change: str, named: str) -> None:
