@@ -69,6 +69,11 @@ class _Block(msgspec.Struct):
     text: _Raw = _NONE
 
 
+class _Offer(msgspec.Struct):
+    name: str = ""
+
+
+_offers = msgspec.json.Decoder(list[_Offer])
 _top = msgspec.json.Decoder(_Top)
 _message = msgspec.json.Decoder(_Message)
 _block = msgspec.json.Decoder(_Block)
@@ -281,6 +286,24 @@ class AnthropicMessages:
             else:
                 kept.append(b'{"type":"text","text":' + json_string(str(entry)) + b"}")
         return [Edit(at, at + length(block.content), b"[" + b",".join(kept) + b"]")]
+
+    def edit_call(
+        self, request: ParsedRequest, call: SeenCall, tool: str, arguments: bytes | None
+    ) -> list[Edit]:
+        raw = request.slice(call.at)
+        block = decoded(_block, raw)
+        at = request.base + call.at.start
+        news = [(block.name, json_string(tool))]
+        if arguments is not None:
+            news.append((block.input, arguments))
+        return [
+            Edit(at + offset_in(old, raw), at + offset_in(old, raw) + length(old), new)
+            for old, new in news
+            if length(old)
+        ]
+
+    def offered(self, tools: bytes) -> frozenset[str]:
+        return frozenset(tool.name for tool in _offers.decode(tools)) if tools else frozenset()
 
     def opening(self, request: ParsedRequest) -> str:
         texts: list[str] = []

@@ -13,7 +13,7 @@ import orjson
 from proxy.protocols.history import decoded, length, offset_in, string_or_empty
 from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
-from proxy.protocols.wire import CallDone, Finished, Frame, ResponseEvent, Usage, UsageSeen
+from proxy.protocols.wire import CallDone, Finished, Frame, NameAt, ResponseEvent, Span, Usage, UsageSeen
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -38,18 +38,18 @@ def _merged(old: Usage, new: Usage) -> Usage:
 class _Open:
     """A tool_use block that is being streamed."""
 
-    __slots__ = ("call_id", "given", "pieces", "tool")
+    __slots__ = ("call_id", "given", "pieces", "ref", "tool")
 
-    def __init__(self, call_id: str, tool: str, given: bytes) -> None:
+    def __init__(self, ref: str, call_id: str, tool: str, given: bytes) -> None:
+        self.ref = ref
         self.call_id = call_id
         self.tool = tool
         self.given = given
         self.pieces: list[str] = []
 
     def done(self) -> CallDone:
-        return CallDone(
-            self.call_id, self.tool, "".join(self.pieces).encode("utf-8", "surrogatepass") or self.given
-        )
+        arguments = "".join(self.pieces).encode("utf-8", "surrogatepass") or self.given
+        return CallDone(self.call_id, self.tool, arguments, self.ref)
 
 
 class StreamReader:
@@ -61,12 +61,21 @@ class StreamReader:
         self._usage = Usage()
         self._model: str | None = None
         self._stop: str | None = None
+        self._names: tuple[NameAt, ...] = ()
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        return [Frame(event.raw, self._read(event)) for event in self._sse.feed(chunk)]
+        return [self._frame(event) for event in self._sse.feed(chunk)]
 
     def close(self) -> list[Frame]:
-        return [Frame(event.raw, self._read(event)) for event in self._sse.close()]
+        return [self._frame(event) for event in self._sse.close()]
+
+    def _frame(self, event: SseEvent) -> Frame:
+        self._names = ()
+        events = self._read(event)
+        if not self._open and not self._names:
+            return Frame(event.raw, events)
+        passes = b'"type":"ping"' in event.data.replace(b" ", b"")
+        return Frame(event.raw, events, self._names, tuple(call.tool for call in self._open.values()), passes)
 
     def _read(self, event: SseEvent) -> tuple[ResponseEvent, ...]:
         data = event.data
@@ -86,7 +95,9 @@ class StreamReader:
             case "content_block_start":
                 block = _object(value.get("content_block"))
                 if block.get("type") == "tool_use":
+                    self._names = _name_at(event, index)
                     self._open[index] = _Open(
+                        index,
                         str(block.get("id", "")),
                         str(block.get("name", "")),
                         orjson.dumps(block.get("input") or {}),
@@ -109,6 +120,18 @@ class StreamReader:
         return ()
 
 
+def _name_at(event: SseEvent, ref: str) -> tuple[NameAt, ...]:
+    """Where a ``content_block_start`` event names its tool. Data on several lines have no place in the raw
+    bytes, and then there is none."""
+    at = event.raw.find(event.data)
+    data = without_lone_surrogates(event.data)
+    name = decoded(_block, decoded(_start, data).content_block).name
+    if at < 0 or not length(name):
+        return ()
+    start = at + offset_in(name, data)
+    return (NameAt(ref, Span(start, start + length(name))),)
+
+
 class JsonReader:
     """A response that comes as one JSON document."""
 
@@ -122,7 +145,7 @@ class JsonReader:
     def close(self) -> list[Frame]:
         raw = b"".join(self._chunks)
         self._chunks = []
-        return [Frame(raw, tuple(_message_events(raw)))] if raw else []
+        return [_message_frame(raw)] if raw else []
 
 
 _Raw = msgspec.Raw
@@ -144,27 +167,38 @@ class _Block(msgspec.Struct):
     input: _Raw = _NONE
 
 
+class _Start(msgspec.Struct):
+    content_block: _Raw = _NONE
+
+
+_start = msgspec.json.Decoder(_Start)
 _response = msgspec.json.Decoder(_Response)
 _raws = msgspec.json.Decoder(list[_Raw])
 _block = msgspec.json.Decoder(_Block)
 
 
-def _message_events(given: bytes) -> list[ResponseEvent]:
+def _message_frame(given: bytes) -> Frame:
     raw = without_lone_surrogates(given)
     if not isinstance(loads(raw, "the response"), dict):
-        return []
+        return Frame(given, ())
     response = decoded(_response, raw)
     if response.type != "message":
-        return []
+        return Frame(given, ())
     events: list[ResponseEvent] = []
+    names: list[NameAt] = []
     content = response.content
-    for element in decoded(_raws, content) if bytes(content).startswith(b"[") else ():
+    blocks = decoded(_raws, content) if bytes(content).startswith(b"[") else []
+    for index, element in enumerate(blocks):
         block = decoded(_block, element) if bytes(element).startswith(b"{") else _Block()
         if block.type == "tool_use":
             # The arguments as the model spelled them: a number can have more digits than a double holds.
             at = offset_in(block.input, raw) if length(block.input) else 0
             arguments = given[at : at + length(block.input)] or b"{}"
-            events.append(CallDone(string_or_empty(block.id), string_or_empty(block.name), arguments))
+            call_id, tool = string_or_empty(block.id), string_or_empty(block.name)
+            events.append(CallDone(call_id, tool, arguments, str(index)))
+            if length(block.name):
+                start = offset_in(block.name, raw)
+                names.append(NameAt(str(index), Span(start, start + length(block.name))))
     events.append(UsageSeen(_usage(response.usage)))
     events.append(Finished(response.stop_reason == "tool_use", _text(response.model)))
-    return events
+    return Frame(given, tuple(events), tuple(names))

@@ -115,11 +115,15 @@ class Usage(NamedTuple):
 
 
 class CallDone(NamedTuple):
-    """The model has finished asking for a tool. ``arguments`` is the JSON text, whole."""
+    """The model has finished asking for a tool. ``arguments`` is the JSON text, whole.
+
+    ``ref`` tells the calls of one response apart, also where the protocol gives them no id.
+    """
 
     call_id: str
     tool: str
     arguments: bytes
+    ref: str = ""
 
 
 class UsageSeen(NamedTuple):
@@ -138,11 +142,25 @@ class Finished(NamedTuple):
 ResponseEvent = CallDone | UsageSeen | Finished
 
 
+class NameAt(NamedTuple):
+    """Where a frame names the tool of a call: the span of the JSON string in the frame's ``raw``."""
+
+    ref: str
+    at: Span
+
+
 class Frame(NamedTuple):
-    """Some bytes of a response and what they completed. All frames' ``raw`` in order are the response."""
+    """Some bytes of a response and what they completed. All frames' ``raw`` in order are the response.
+
+    ``names``: every place in it where a call's tool is named. ``open_tools``: the tools whose calls are not
+    whole yet behind this frame. A frame that ``passes`` (a ping) may go on before what stands before it.
+    """
 
     raw: bytes
     events: tuple[ResponseEvent, ...]
+    names: tuple[NameAt, ...] = ()
+    open_tools: tuple[str, ...] = ()
+    passes: bool = False
 
 
 class ResponseReader(Protocol):
@@ -200,6 +218,16 @@ class WireFormat(Protocol):
         is_error: bool | None,
     ) -> list[Edit]:
         """The edits that carry out ``plan``: one entry a part, entries beyond the parts are new texts."""
+        ...
+
+    def edit_call(
+        self, request: ParsedRequest, call: SeenCall, tool: str, arguments: bytes | None
+    ) -> list[Edit]:
+        """The edits that give a call its tool's name back, and its arguments where the harness lost them."""
+        ...
+
+    def offered(self, tools: bytes) -> frozenset[str]:
+        """The names of the tools in a request's tool list."""
         ...
 
     def opening(self, request: ParsedRequest) -> str:
