@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -44,6 +46,23 @@ def starts_of(path: Path) -> Iterator[Start]:
                     continue
 
 
+def open_private(path: Path, flags: int = 0) -> int:
+    """A descriptor of ``path``, created when it is missing, that only its owner can read; raises ``OSError``."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.fchmod(fd, 0o600)
+    return fd
+
+
+def _line(record: AnyRecord) -> bytes:
+    try:
+        return _encoder.encode(record) + b"\n"
+    except UnicodeEncodeError:
+        # Half a surrogate pair in a name that came over the wire: no JSON can hold it.
+        text = json.dumps(msgspec.to_builtins(record), ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace") + b"\n"
+
+
 class DecisionLog:
     """Appends records, each batch in one write; a process that is killed leaves whole lines behind.
 
@@ -56,10 +75,14 @@ class DecisionLog:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._fd = open_private(path, os.O_APPEND)
         except OSError as error:
             raise LedgerError(f"cannot write the log {path}: {error.strerror}") from error
-        self._close_torn_line()
+        try:
+            self._close_torn_line()
+        except LedgerError:
+            self.close()
+            raise
 
     def _close_torn_line(self) -> None:
         """A killed writer on a full disk can leave half a line; what comes next must stand on its own."""
@@ -70,7 +93,7 @@ class DecisionLog:
     def write(self, records: Sequence[AnyRecord]) -> None:
         """Appends ``records`` in order; raises ``LedgerError`` when not every byte was taken."""
         if records:
-            self._append(b"".join(_encoder.encode(record) + b"\n" for record in records))
+            self._append(b"".join(_line(record) for record in records))
 
     def _append(self, data: bytes) -> None:
         try:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ledger.decisions import LedgerError
+from ledger.decisions import LedgerError, open_private
 
+# Counts up with every change of the tables below.
+_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, role TEXT NOT NULL, header TEXT, workspace TEXT,
@@ -29,7 +31,7 @@ CREATE TABLE IF NOT EXISTS calls (
     depth INTEGER NOT NULL,
     draw BLOB NOT NULL, arguments BLOB NOT NULL, target TEXT NOT NULL, draw_us REAL NOT NULL,
     answered INTEGER NOT NULL, skipped TEXT, payload TEXT, payload_error INTEGER, original TEXT,
-    delivered INTEGER NOT NULL, mark BLOB,
+    delivered INTEGER NOT NULL, mark BLOB, wire_name TEXT,
     PRIMARY KEY (run_id, conversation, position));
 CREATE TABLE IF NOT EXISTS runs (run_id TEXT PRIMARY KEY, settings BLOB NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS calls_by_id ON calls (run_id, call_id);
@@ -66,7 +68,8 @@ class CallRow:
     history was that the model answered with this call; ``target`` what the call is about.
 
     ``payload`` stands in the result's place on every resend; ``original`` is what it replaced. ``mark`` is a
-    digest by which the result is known again when the harness retells it.
+    digest by which the result is known again when the harness retells it. ``wire_name`` is the name under
+    which a call went on that was kept from running.
     """
 
     position: int
@@ -89,11 +92,12 @@ class CallRow:
     original: str | None = None
     delivered: bool = False
     mark: bytes | None = None
+    wire_name: str | None = None
 
 
 _COLUMNS = (
     "position, call_id, call_digest, nth, tool, family, occurrence, ordinal, depth, draw, arguments,"
-    " target, draw_us, answered, skipped, payload, payload_error, original, delivered, mark"
+    " target, draw_us, answered, skipped, payload, payload_error, original, delivered, mark, wire_name"
 )
 
 
@@ -120,13 +124,26 @@ class Memory:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(open_private(path))
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._check_version()
             self._db.executescript(_SCHEMA)
+        except LedgerError:
+            raise
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"cannot use the memory {path}: {error}") from error
+
+    def _check_version(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables and version != _VERSION:
+            self._db.close()
+            raise LedgerError(
+                f"cannot use the memory {self.path}: another version of chaosproxy wrote it; give another --log"
+            )
+        self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -195,6 +212,14 @@ class Memory:
         )
         return [_row(values) for values in rows]
 
+    def arguments(self, run_id: str, conversation: str, position: int) -> bytes:
+        """The arguments of one call as the model wrote them."""
+        row = self._db.execute(
+            "SELECT arguments FROM calls WHERE run_id = ? AND conversation = ? AND position = ?",
+            (run_id, conversation, position),
+        ).fetchone()
+        return bytes(row[0]) if row is not None else b"{}"
+
     def call_by_id(self, run_id: str, call_id: str) -> str | None:
         """The latest conversation of a run that has a call with this id."""
         row = self._db.execute(
@@ -235,13 +260,13 @@ class Memory:
         """Adds calls; one at a taken position replaces what stands there."""
         self._db.executemany(
             f"INSERT OR REPLACE INTO calls (run_id, conversation, {_COLUMNS})"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     run_id, conversation, row.position, row.call_id, row.call_digest, row.nth, row.tool,
                     row.family, row.occurrence, row.ordinal, row.depth, row.draw, row.arguments,
                     _text(row.target), row.draw_us, row.answered, row.skipped, _text(row.payload),
-                    row.payload_error, _text(row.original), row.delivered, row.mark,
+                    row.payload_error, _text(row.original), row.delivered, row.mark, row.wire_name,
                 )
                 for row in rows
             ],

@@ -16,7 +16,10 @@ CC_INTERRUPTED = (
     "[Tool call interrupted: the session ended before this call's result was recorded, so its outcome is"
     " unknown. Check whether it took effect before relying on it or running it again.]"
 )
-PI_COMPACTED = "The conversation history before this point was compacted into the following summary:\n\n<summary>\nS\n</summary>"
+PI_COMPACTED = (
+    "The conversation history before this point was compacted into the following summary:"
+    "\n\n<summary>\nS\n</summary>"
+)
 CC_COMPACTED = (
     "This session is being continued from a previous conversation that ran out of context. The summary below…"
 )

@@ -232,7 +232,7 @@ def test_files_that_claude_code_tells_again(tmp_path: Path, tell: Any) -> None:
     again = after.ask()
     stage.restart()
     for sent in (again, after.ask()):
-        told = [message for message in sent.messages[: len(first.messages)]]
+        told = sent.messages[: len(first.messages)]
         assert str(told).replace(", 'cache_control': {'type': 'ephemeral'}", "") == str(
             first.messages
         ).replace(", 'cache_control': {'type': 'ephemeral'}", "")
