@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -13,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from harness.processes import kill_all
+
 _GRACE_S = 5.0
-_LOOK_AGAIN_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,7 @@ class Running:
 
     def kill(self) -> None:
         """SIGKILL to the whole process group and to what has left it."""
-        _kill_group(self.pid)
-        while _kill_strays(self._launch.env):
-            time.sleep(_LOOK_AGAIN_S)
+        kill_all(self.pid, self._launch.env.get("HOME"))
 
     def wait(self, timeout_s: float) -> Outcome:
         """Waits, then kills what is left of the group; after ``timeout_s`` it kills the program too."""
@@ -108,35 +104,3 @@ def _text(file: IO[bytes]) -> str:
     with file:
         file.seek(0)
         return file.read().decode("utf-8", "replace")
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _kill_strays(env: Mapping[str, str]) -> int:
-    """Kills what left the group (both Claude Code and Pi start commands in sessions of their own); how many.
-
-    They are known by the HOME that they inherited, so this only works where HOME is the launch's own and
-    /proc shows environments (Linux).
-    """
-    home = env.get("HOME")
-    processes = Path("/proc")
-    if not home or home == os.environ.get("HOME") or not processes.is_dir():
-        return 0
-    killed = 0
-    mark = f"HOME={home}".encode()
-    for entry in processes.iterdir():
-        if entry.name.isdigit() and mark in _environment(entry):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(entry.name), signal.SIGKILL)
-                killed += 1
-    return killed
-
-
-def _environment(process: Path) -> list[bytes]:
-    try:
-        return (process / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return []

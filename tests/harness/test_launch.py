@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -49,9 +50,48 @@ def test_a_program_that_cannot_start_raises(tmp_path: Path) -> None:
         Launch(("/nosuch/program",), {}, tmp_path).run(1)
 
 
+DAEMON = """
+import os, subprocess, sys, time
+# Its own session, no environment, and a parent that has one child more.
+hidden = "start_new_session=True, env={{}}"
+code = f"import subprocess as s, time; s.Popen(['sleep', '314.1'], {{hidden}}); time.sleep(300)"
+child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, env={{}})
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only /proc shows whose process it is")
+def test_a_kill_takes_children_that_hide_and_nothing_else(tmp_path: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "314.1"])
+    before = _sleeping()
+    running = launch(tmp_path, DAEMON.format(seconds=300)).start()
+    try:
+        while len(_sleeping()) < len(before) + 1:
+            time.sleep(0.02)
+        running.kill()
+        assert running.wait(10).exit_code == -9
+        for pid in _sleeping() - before:
+            assert _is_gone(pid)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def _sleeping() -> set[int]:
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if entry.read_bytes() == b"sleep\x00314.1\x00":
+                found.add(int(entry.parent.name))
+        except OSError:
+            continue
+    return found
+
+
 CHILDREN = """
 import os, subprocess, sys, time
-same = subprocess.Popen(["sleep", "300"])
+same = subprocess.Popen(["sleep", "314.1"])
 away = subprocess.Popen(["sleep", "300"], start_new_session=True)
 print(same.pid, away.pid, flush=True)
 time.sleep({seconds})
