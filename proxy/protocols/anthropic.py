@@ -14,21 +14,21 @@ import msgspec
 import orjson
 
 from proxy.protocols.anthropic_responses import JsonReader, StreamReader
-from proxy.protocols.history import (
-    SEPARATORS,
-    all_items,
-    cut,
-    decoded,
-    length,
-    offset_in,
-    string,
-    string_or_empty,
-    value_of,
+from proxy.protocols.history import decoded, length, offset_in, string, string_or_empty, value_of
+from proxy.protocols.json_blocks import (
+    Spelling,
+    content_edits,
+    content_essence,
+    elements,
+    opens_with,
+    ordered,
+    parts_of,
+    take_apart,
+    text_edit,
+    value_edit,
 )
-from proxy.protocols.text import json_string, text_of, without_lone_surrogates
+from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
-    KEEP,
-    REMOVE,
     Edit,
     Item,
     ParsedRequest,
@@ -37,8 +37,8 @@ from proxy.protocols.wire import (
     ResponseReader,
     SeenCall,
     SeenResult,
+    SocketFormat,
     Span,
-    WireError,
 )
 
 _Raw = msgspec.Raw
@@ -77,26 +77,12 @@ _offers = msgspec.json.Decoder(list[_Offer])
 _top = msgspec.json.Decoder(_Top)
 _message = msgspec.json.Decoder(_Message)
 _block = msgspec.json.Decoder(_Block)
-_raws = msgspec.json.Decoder(list[_Raw])
-_fields = msgspec.json.Decoder(dict[str, _Raw])
+_SPELLING = Spelling(frozenset({"text"}), b'{"type":"text","text":', b"[]")
 
 
 def _blocks(content: _Raw, at: int) -> list[tuple[Span, _Block]]:
     """The blocks of a raw content list whose ``[`` stands at ``at``, with their places."""
-    whole = bytes(content)
-    found: list[tuple[Span, _Block]] = []
-    inside = 1
-    for element in decoded(_raws, whole):
-        while whole[inside] in SEPARATORS:
-            inside += 1
-        end = inside + length(element)
-        found.append((Span(at + inside, at + end), decoded(_block, element)))
-        inside = end
-    return found
-
-
-def _opens_with(raw: _Raw, char: bytes) -> bool:
-    return bytes(memoryview(raw)[:1]) == char
+    return [(span, decoded(_block, element)) for span, element in elements(content, at)]
 
 
 def _flag(raw: _Raw) -> bool | None:
@@ -105,7 +91,7 @@ def _flag(raw: _Raw) -> bool | None:
 
 def _may_hold_tools(content: _Raw) -> bool:
     """Whether a content list can have a tool's block: an ASCII letter can also be written as an escape."""
-    if not _opens_with(content, b"["):
+    if not opens_with(content, b"["):
         return False
     raw = bytes(content)
     return b'"tool_' in raw or b"\\u00" in raw
@@ -124,41 +110,17 @@ def _parse_item(at: Span, raw: _Raw) -> Item:
     return Item(at, message.role, tuple(calls), tuple(results))
 
 
-def _parts(content: _Raw, at: int) -> tuple[Part, ...]:
-    """The parts of a content that starts at ``at``: one for a string, one a block for a list."""
-    if _opens_with(content, b'"'):
-        return (Part(Span(at, at + length(content)), text_of(bytes(content))),)
-    if _opens_with(content, b"["):
-        return tuple(
-            Part(span, text_of(bytes(block.text)) if block.type == "text" and length(block.text) else None)
-            for span, block in _blocks(content, at)
-        )
-    return ()
-
-
 def _essence(raw: _Raw | bytes, depth: int) -> bytes:
-    """An object with its fields in the order of their names, the cache mark left out. All else counts: a
-    field that nobody knows here can still be what makes two histories different."""
-    fields = []
-    for name, value in sorted(decoded(_fields, raw).items()):
-        if name != "cache_control":
-            # A message has blocks, a result in it has blocks, and that is as deep as it goes.
-            inner = _content_essence(value, depth) if name == "content" and depth < 2 else bytes(value)
-            fields.append(json_string(name) + b":" + inner)
-    return b"{" + b",".join(fields) + b"}"
+    """An object without its cache mark. All else counts: a field that nobody knows here can still be what
+    makes two histories different."""
 
+    def inner(name: str, value: _Raw) -> bytes:
+        # A message has blocks, a result in it has blocks, and that is as deep as it goes.
+        if name != "content" or depth >= 2:
+            return bytes(value)
+        return content_essence(value, b"text", lambda block: _essence(block, depth + 1))
 
-def _content_essence(content: _Raw, depth: int) -> bytes:
-    """A string is one block of text."""
-    if _opens_with(content, b'"'):
-        return b'[{"text":' + bytes(content) + b',"type":"text"}]'
-    if not _opens_with(content, b"["):
-        return bytes(content)
-    blocks = (
-        _essence(element, depth + 1) if _opens_with(element, b"{") else bytes(element)
-        for element in decoded(_raws, content)
-    )
-    return b"[" + b",".join(blocks) + b"]"
+    return ordered(raw, ("cache_control",), inner)
 
 
 class AnthropicMessages:
@@ -172,16 +134,9 @@ class AnthropicMessages:
         return "count" if path.endswith("/v1/messages/count_tokens") else None
 
     def parse_request(self, body: bytes, previous: ParsedRequest | None) -> ParsedRequest:
-        try:
-            found = cut(body, _top.decode, "messages", previous)
-        except WireError:
-            # Places are the same in what is parsed instead; what leaves is spliced from the body that came.
-            body, given = without_lone_surrogates(body), body
-            if body is given:
-                raise
-            found = cut(body, _top.decode, "messages", previous)
-        new = [_parse_item(at, raw) for at, raw in found.new]
-        items = all_items(previous, found.shared, new)
+        body, found, items = take_apart(
+            body, _top.decode, "messages", previous, lambda at, raw, _: _parse_item(at, raw)
+        )
         if found.top is None and previous is not None:
             return replace(
                 previous, body=body, base=found.base, end=found.end, items=items, shared=found.shared
@@ -195,7 +150,7 @@ class AnthropicMessages:
             shared=found.shared,
             tools=bytes(top.tools),
             system=bytes(top.system),
-            model=string(top.model) if _opens_with(top.model, b'"') else None,
+            model=string(top.model) if opens_with(top.model, b'"') else None,
             stream=bytes(top.stream) == b"true",
         )
 
@@ -210,29 +165,18 @@ class AnthropicMessages:
         content = decoded(_block, raw).content
         if not length(content):
             return ()
-        return _parts(content, result.at.start + offset_in(content, raw))
+        return parts_of(content, result.at.start + offset_in(content, raw), _SPELLING)
 
     def texts(self, request: ParsedRequest, item: Item) -> tuple[Part, ...]:
         raw = request.slice(item.at)
         content = decoded(_message, raw).content
         if not length(content):
             return ()
-        parts = _parts(content, item.at.start + offset_in(content, raw))
+        parts = parts_of(content, item.at.start + offset_in(content, raw), _SPELLING)
         return tuple(part for part in parts if part.text is not None)
 
     def edit_text(self, request: ParsedRequest, part: Part, text: str) -> Edit:
-        return self._part_edit(request, part, text)
-
-    def _part_edit(self, request: ParsedRequest, part: Part, text: str) -> Edit:
-        """Only the string itself is replaced; a block keeps its other fields (cache_control among them)."""
-        raw = request.slice(part.at)
-        start, end = 0, len(raw)
-        if raw[:1] != b'"':
-            inner = decoded(_block, raw).text
-            start = offset_in(inner, raw)
-            end = start + length(inner)
-        at = request.base + part.at.start
-        return Edit(at + start, at + end, json_string(text))
+        return text_edit(request, part, text)
 
     def edit_result(
         self,
@@ -249,43 +193,10 @@ class AnthropicMessages:
         if not parts and not length(block.content):
             content = b"".join(b',"content":' + json_string(text) for text in plan if isinstance(text, str))
             edits.append(Edit(at + len(raw) - 1, at + len(raw) - 1, content))
-        elif _opens_with(block.content, b'"'):
-            edits += [
-                self._part_edit(request, part, entry)
-                for part, entry in zip(parts, plan, strict=True)
-                if isinstance(entry, str)
-            ]
         else:
-            edits += self._edit_blocks(request, parts, plan, at + offset_in(block.content, raw), block)
+            inside = offset_in(block.content, raw) if length(block.content) else 0
+            edits += content_edits(request, block.content, at + inside, parts, plan, _SPELLING)
         return edits + _edit_flag(raw, block, at, is_error)
-
-    def _edit_blocks(
-        self,
-        request: ParsedRequest,
-        parts: Sequence[Part],
-        plan: Sequence[PartPlan],
-        at: int,
-        block: _Block,
-    ) -> list[Edit]:
-        # An empty text block is refused by the API; an empty list of blocks is not.
-        plan = [REMOVE if entry == "" else entry for entry in plan]
-        texts = {i: entry for i, entry in enumerate(plan) if isinstance(entry, str)}
-        if REMOVE not in plan and len(plan) == len(parts) and all(parts[i].text is not None for i in texts):
-            return [self._part_edit(request, parts[i], entry) for i, entry in texts.items()]
-        kept: list[bytes] = []
-        for i, entry in enumerate(plan):
-            if entry is REMOVE:
-                continue
-            raw = request.slice(parts[i].at) if i < len(parts) else b""
-            if entry is KEEP:
-                kept.append(raw)
-            elif raw and parts[i].text is not None:
-                edit = self._part_edit(request, parts[i], str(entry))
-                start = request.base + parts[i].at.start
-                kept.append(raw[: edit.start - start] + edit.new + raw[edit.end - start :])
-            else:
-                kept.append(b'{"type":"text","text":' + json_string(str(entry)) + b"}")
-        return [Edit(at, at + length(block.content), b"[" + b",".join(kept) + b"]")]
 
     def edit_call(
         self, request: ParsedRequest, call: SeenCall, tool: str, arguments: bytes | None
@@ -308,7 +219,7 @@ class AnthropicMessages:
     def opening(self, request: ParsedRequest) -> str:
         texts: list[str] = []
         if request.system:
-            texts += (part.text for part in _parts(_Raw(request.system), 0) if part.text)
+            texts += (part.text for part in parts_of(request.system, 0, _SPELLING) if part.text)
         for item in request.items[:2]:
             if item.role != "assistant":
                 texts += (part.text for part in self.texts(request, item) if part.text)
@@ -316,6 +227,10 @@ class AnthropicMessages:
 
     def reader(self, content_type: str) -> ResponseReader:
         return StreamReader() if "event-stream" in content_type else JsonReader()
+
+    @property
+    def socket(self) -> SocketFormat | None:
+        return None
 
     def error_body(self, status: int, message: str) -> bytes:
         kind = {400: "invalid_request_error", 402: "billing_error", 413: "request_too_large"}.get(
@@ -329,8 +244,4 @@ def _edit_flag(raw: bytes, block: _Block, at: int, is_error: bool | None) -> lis
     if is_error is None or bool(_flag(block.is_error)) == is_error:
         return []
     new = b"true" if is_error else b"false"
-    if length(block.is_error):
-        start = at + offset_in(block.is_error, raw)
-        return [Edit(start, start + length(block.is_error), new)]
-    end = at + len(raw) - 1
-    return [Edit(end, end, b',"is_error":' + new)]
+    return value_edit(raw, at, b"is_error", block.is_error, new)

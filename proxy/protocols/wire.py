@@ -35,12 +35,24 @@ class SeenCall(NamedTuple):
     at: Span
 
 
+class Place(NamedTuple):
+    """A call by where it stands: ``items[item].calls[call]``."""
+
+    item: int
+    call: int
+
+
 class SeenResult(NamedTuple):
-    """A tool result in the history; ``is_error`` is None where the wire has no such flag, or it is absent."""
+    """A tool result in the history; ``is_error`` is None where the wire has no such flag, or it is absent.
+
+    ``answers``: the call that it belongs to, where a result does not say so by an id (``call_id`` is empty
+    then, as the call's may be); None: the call has the same ``call_id``.
+    """
 
     call_id: str
     at: Span
     is_error: bool | None
+    answers: Place | None = None
 
 
 class Item(NamedTuple):
@@ -83,7 +95,9 @@ class ParsedRequest:
     ``body`` is what was parsed: as long as what came in, and the same but for halves of surrogate pairs.
     ``base``: offset of the first byte after the history's ``[``, ``end``: of its ``]``. ``shared``: how many
     leading items are, byte for byte, those of the request it was compared with. ``tools``: the raw bytes of
-    the tool list.
+    the tool list. ``continues``: what stands before ``items`` is kept by the endpoint under this name, of an
+    earlier answer (``Finished.answer_id``) or of a conversation that it stores; what those items are is known
+    from memory alone.
     """
 
     body: bytes = field(repr=False)
@@ -95,6 +109,7 @@ class ParsedRequest:
     system: bytes = field(repr=False)
     model: str | None
     stream: bool
+    continues: str | None = None
 
     @property
     def has_tools(self) -> bool:
@@ -133,10 +148,14 @@ class UsageSeen(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The response is whole. ``asked_for_tools``: it ended in order to have tools run."""
+    """The response is whole. ``asked_for_tools``: it ended in order to have tools run.
+
+    ``answer_id``: under what a later request can go on from it (``ParsedRequest.continues``).
+    """
 
     asked_for_tools: bool
     model: str | None = None
+    answer_id: str | None = None
 
 
 ResponseEvent = CallDone | UsageSeen | Finished
@@ -240,6 +259,43 @@ class WireFormat(Protocol):
 
     def error_body(self, status: int, message: str) -> bytes:
         """An error in this protocol's own shape."""
+        ...
+
+    @property
+    def socket(self) -> SocketFormat | None:
+        """How the protocol is spoken over a WebSocket at the path of a request; None where it is not."""
+        ...
+
+
+class Asked(NamedTuple):
+    """What a message of a harness on a socket asks for.
+
+    ``kind``: ``prepare`` makes the endpoint ready and gives an answer without output, which the next request
+    can go on from. ``stream``: one socket can carry several answers at once; each has the name that was given
+    with the request, else they come one after the other and it is empty.
+    """
+
+    kind: Literal["generate", "prepare"]
+    stream: str
+
+
+class SocketFormat(Protocol):
+    """A protocol over a WebSocket. A message of the harness is parsed and edited as a request body is."""
+
+    def asks(self, message: bytes) -> Asked | None:
+        """What a message of the harness asks for; None when it is no request. ``WireError``."""
+        ...
+
+    def stream_of(self, message: bytes) -> str:
+        """Which answer a message of the endpoint belongs to, see ``Asked.stream``. ``WireError``."""
+        ...
+
+    def reader(self) -> ResponseReader:
+        """A reader for one answer: it is fed one whole message at a time, and done at ``Finished``."""
+        ...
+
+    def error_message(self, status: int, message: str) -> bytes:
+        """An error as a message of the endpoint."""
         ...
 
 
