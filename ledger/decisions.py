@@ -37,6 +37,8 @@ def _second(seconds: int) -> str:
 
 def starts_of(path: Path) -> Iterator[Start]:
     """The ``start`` records of a log, in order; lines that are none (or are torn) are passed over."""
+    if not path.is_file():
+        return  # a device or a pipe keeps nothing, or has no end
     with path.open("rb") as lines:
         for line in lines:
             if b'"event":"start"' in line:
@@ -47,7 +49,7 @@ def starts_of(path: Path) -> Iterator[Start]:
 
 
 def open_private(path: Path, flags: int = 0) -> int:
-    """A descriptor of ``path``, created when it is missing, that only its owner can read; raises ``OSError``."""
+    """A descriptor of ``path``, created when missing, for its owner's eyes alone; raises ``OSError``."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         os.fchmod(fd, 0o600)

@@ -101,6 +101,12 @@ _COLUMNS = (
 )
 
 
+def memory_of(log: Path) -> Path:
+    """Where the memory of a decision log is: memory.db in a run folder, a name of its own beside a log that
+    is named otherwise, since several of those can share a folder."""
+    return log.with_name("memory.db" if log.name == "decisions.jsonl" else f"{log.stem}.memory.db")
+
+
 def _text(value: str | None) -> str | bytes | None:
     """SQLite takes no lone surrogate in a TEXT: such a text is kept as bytes."""
     if value is None:
@@ -141,7 +147,8 @@ class Memory:
         if tables and version != _VERSION:
             self._db.close()
             raise LedgerError(
-                f"cannot use the memory {self.path}: another version of chaosproxy wrote it; give another --log"
+                f"cannot use the memory {self.path}: another version of chaosproxy wrote it; give another"
+                " --log"
             )
         self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
@@ -166,6 +173,10 @@ class Memory:
     def put_run(self, run_id: str, settings: bytes) -> None:
         """Puts down how a run was registered, in the place of what was put down before."""
         self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run_id, settings))
+
+    def run_ids(self) -> list[str]:
+        """The runs that have a conversation."""
+        return [str(row[0]) for row in self._db.execute("SELECT DISTINCT run_id FROM conversations")]
 
     def conversations(self, run_id: str) -> list[ConversationRow]:
         rows = self._db.execute(

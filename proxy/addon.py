@@ -57,6 +57,7 @@ class ChaosProxy:
         self.injector = injector
         self._upstreams = upstreams
         self._token = token
+        self._broken: str | None = None
         self._flights: dict[str, _Flight] = {}
         self._exchanges: dict[str, Exchange] = {}
 
@@ -91,9 +92,13 @@ class ChaosProxy:
         try:
             self.injector = open_service(settings, lambda line: print(line, file=sys.stderr))  # noqa: T201
         except (LedgerError, ServiceError) as error:
+            self._broken = str(error)
             raise exceptions.OptionsError(str(error)) from error
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
+        if self.injector is None:
+            flow.response = _answer(503, f"chaosproxy cannot inject anything: {self._broken or 'not ready'}")
+            return
         opened = without_token(flow.request.path, self._token)
         if opened is None:
             flow.response = _answer(403, "this proxy wants its token at the start of the path")
@@ -143,10 +148,16 @@ class ChaosProxy:
         flow.request.data.content = None
         headers = _lower(flow.response.headers)
         self.injector.on_response_head(exchange, flow.response.status_code, headers)
-        if exchange.refusal is None:
+        # A message that is one document asks for tools with its last byte: it waits until that is written down.
+        whole = exchange.reader is not None and "event-stream" not in headers.get("content-type", "")
+        if exchange.refusal is None and not whole:
             flow.response.stream = partial(self.injector.on_response_chunk, exchange)
 
     def response(self, flow: http.HTTPFlow) -> None:
+        exchange = self._exchanges.get(flow.id)
+        if exchange is not None and self.injector is not None and flow.response is not None:
+            if not flow.response.stream and exchange.refusal is None:
+                self.injector.on_response_chunk(exchange, flow.response.raw_content or b"")
         self._finish(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
@@ -170,7 +181,9 @@ def _answer(status: int, message: str) -> http.Response:
 
 
 def _refuse(refusal: Refusal) -> http.Response:
-    return http.Response.make(refusal.status, refusal.body, {**_JSON, **refusal.headers})
+    # What we refuse once we refuse again: no harness is to try for minutes.
+    headers = {**_JSON, "x-should-retry": "false", **refusal.headers}
+    return http.Response.make(refusal.status, refusal.body, headers)
 
 
 addons = [ChaosProxy()]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.attempts import logged_attempts
-from ledger.decisions import DecisionLog, starts_of
-from ledger.memory import Memory
+from ledger.decisions import DecisionLog, LedgerError, starts_of
+from ledger.memory import Memory, memory_of
 from ledger.records import Start
 from proxy.injector import Injector, InjectorOptions
 from proxy.observer import Observer
@@ -46,7 +46,22 @@ def open_service(
     Raises ``LedgerError`` when a file cannot be written, ``ServiceError`` when the log is another run's.
     """
     log = DecisionLog(settings.log)
-    memory = Memory(settings.log.parent / "memory.db")
+    try:
+        memory = Memory(memory_of(settings.log))
+    except LedgerError:
+        log.close()
+        raise
+    try:
+        runs = _runs(settings, memory)
+    except (LedgerError, ServiceError):
+        log.close()
+        memory.close()
+        raise
+    return Injector(runs, log, memory, settings.options, pid=os.getpid(), tell=tell, observer=observer)
+
+
+def _runs(settings: ServiceSettings, memory: Memory) -> RunBook:
+    """The runs that are known; raises ``ServiceError`` when log and memory are of other runs than these."""
     defaults = RunSettings(
         run_id=DEFAULT_RUN,
         task_id=DEFAULT_RUN,
@@ -59,10 +74,16 @@ def open_service(
     begun = {start.run_id: start for start in starts_of(settings.log)}
     runs = RunBook(defaults, begun)
     _take_up(runs, memory, settings.log)
+    for run_id in memory.run_ids():
+        if run_id not in begun:
+            raise ServiceError(
+                f"{memory.path} remembers run {run_id}, which {settings.log} does not have: its log was moved"
+                " or deleted; delete the memory too, or give another --log"
+            )
     for run_id, start in begun.items():
         if not runs.is_registered(run_id):
             _check_restart(settings, defaults, start)
-    return Injector(runs, log, memory, settings.options, pid=os.getpid(), tell=tell, observer=observer)
+    return runs
 
 
 def _take_up(runs: RunBook, memory: Memory, log: Path) -> None:

@@ -207,7 +207,7 @@ def test_results_in_several_messages_and_any_order(tmp_path: Path) -> None:
          {"replace_all": False, "file_path": "a", "old_string": "x", "new_string": "y"}),
         ("Write", {"file_path": "a", "content": "x  \n\n"}, {"file_path": "a", "content": "x\n\n"}),
         ("Read", {"limit": 1.0, "file_path": "a"}, {"limit": 1, "file_path": "a"}),
-        ("Bash", {"command": "a > x", "timeout": 5e3}, {"command": "a > x", "timeout": 5000, "description": ""}),
+        ("Bash", {"command": "a > x", "timeout": 5e3}, {"command": "a > x", "timeout": 5000}),
         ("Bash", {"command": "x"}, {"__unparsedToolInput": {"raw": "{", "len": 1}}),
     ],
 )  # fmt: skip
