@@ -148,7 +148,7 @@ class ChaosProxy:
         flow.request.data.content = None
         headers = _lower(flow.response.headers)
         self.injector.on_response_head(exchange, flow.response.status_code, headers)
-        # A message that is one document asks for tools with its last byte: it waits until that is written down.
+        # A message that is one document asks for tools with its last byte: it waits until they are remembered.
         whole = exchange.reader is not None and "event-stream" not in headers.get("content-type", "")
         if exchange.refusal is None and not whole:
             flow.response.stream = partial(self.injector.on_response_chunk, exchange)
@@ -156,8 +156,8 @@ class ChaosProxy:
     def response(self, flow: http.HTTPFlow) -> None:
         exchange = self._exchanges.get(flow.id)
         if exchange is not None and self.injector is not None and flow.response is not None:
-            if not flow.response.stream and exchange.refusal is None:
-                self.injector.on_response_chunk(exchange, flow.response.raw_content or b"")
+            unread = exchange.refusal is None and not flow.response.stream
+            self.injector.on_response_chunk(exchange, (flow.response.raw_content or b"") if unread else b"")
         self._finish(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
