@@ -6,6 +6,7 @@ message that follows, with a string or a list of blocks as content and an option
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -14,7 +15,15 @@ import msgspec
 import orjson
 
 from proxy.protocols.anthropic_responses import JsonReader, StreamReader
-from proxy.protocols.history import decoded, length, offset_in, string, string_or_empty, value_of
+from proxy.protocols.history import (
+    SEPARATORS,
+    decoded,
+    length,
+    offset_in,
+    string,
+    string_or_empty,
+    value_of,
+)
 from proxy.protocols.json_blocks import (
     Spelling,
     content_edits,
@@ -39,6 +48,7 @@ from proxy.protocols.wire import (
     SeenResult,
     SocketFormat,
     Span,
+    WireError,
 )
 
 _Raw = msgspec.Raw
@@ -77,37 +87,65 @@ _offers = msgspec.json.Decoder(list[_Offer])
 _top = msgspec.json.Decoder(_Top)
 _message = msgspec.json.Decoder(_Message)
 _block = msgspec.json.Decoder(_Block)
+_block_list = msgspec.json.Decoder(list[_Block])
 _SPELLING = Spelling(frozenset({"text"}), b'{"type":"text","text":', b"[]")
 
 
-def _blocks(content: _Raw, at: int) -> list[tuple[Span, _Block]]:
+def _blocks(content: _Raw | bytes, at: int) -> list[tuple[Span, _Block]]:
     """The blocks of a raw content list whose ``[`` stands at ``at``, with their places."""
-    return [(span, decoded(_block, element)) for span, element in elements(content, at)]
+    whole = bytes(content)
+    blocks = decoded(_block_list, whole)
+    if len(blocks) == 1:
+        # Nearly all that the user's side says is one block: it is all that stands between the brackets.
+        start, end = 1, len(whole) - 1
+        while whole[start] in SEPARATORS:
+            start += 1
+        while whole[end - 1] in SEPARATORS:
+            end -= 1
+        return [(Span(at + start, at + end), blocks[0])]
+    return [(span, block) for (span, _), block in zip(elements(whole, at), blocks, strict=True)]
 
 
 def _flag(raw: _Raw) -> bool | None:
     return {b"true": True, b"false": False}.get(bytes(raw))
 
 
-def _may_hold_tools(content: _Raw) -> bool:
+def _may_hold_tools(content: _Raw | bytes) -> bool:
     """Whether a content list can have a tool's block: an ASCII letter can also be written as an escape."""
-    if not opens_with(content, b"["):
-        return False
     raw = bytes(content)
-    return b'"tool_' in raw or b"\\u00" in raw
+    return raw.startswith(b"[") and (b'"tool_' in raw or b"\\u00" in raw)
+
+
+_USUAL = tuple((role, b'{"role":"%s","content":' % role.encode()) for role in ("user", "assistant"))
 
 
 def _parse_item(at: Span, raw: _Raw) -> Item:
+    whole = bytes(raw)
+    for role, opening in _USUAL:
+        if whole.startswith(opening) and whole.endswith(b"]}"):
+            content = whole[len(opening) : -1]
+            if _may_hold_tools(content):
+                # When this is one list, it is all there is of the message.
+                with contextlib.suppress(WireError):
+                    return _item(at, role, _blocks(content, at.start + len(opening)))
+            elif b'"role"' not in content:
+                return Item(at, role, (), ())
     message = decoded(_message, raw)
+    if not _may_hold_tools(message.content):
+        return Item(at, message.role, (), ())
+    start = at.start + value_of(message.content, raw, b"content")
+    return _item(at, message.role, _blocks(message.content, start))
+
+
+def _item(at: Span, role: str, blocks: Sequence[tuple[Span, _Block]]) -> Item:
     calls: list[SeenCall] = []
     results: list[SeenResult] = []
-    if _may_hold_tools(message.content):
-        for span, block in _blocks(message.content, at.start + value_of(message.content, raw, b"content")):
-            if block.type == "tool_use" and message.role == "assistant":
-                calls.append(SeenCall(string_or_empty(block.id), string_or_empty(block.name), span))
-            elif block.type == "tool_result":
-                results.append(SeenResult(string_or_empty(block.tool_use_id), span, _flag(block.is_error)))
-    return Item(at, message.role, tuple(calls), tuple(results))
+    for span, block in blocks:
+        if block.type == "tool_use" and role == "assistant":
+            calls.append(SeenCall(string_or_empty(block.id), string_or_empty(block.name), span))
+        elif block.type == "tool_result":
+            results.append(SeenResult(string_or_empty(block.tool_use_id), span, _flag(block.is_error)))
+    return Item(at, role, tuple(calls), tuple(results))
 
 
 def _essence(raw: _Raw | bytes, depth: int) -> bytes:
