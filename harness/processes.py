@@ -1,7 +1,8 @@
 """Ending a program with everything it has started, and nothing else.
 
 Harnesses start commands in sessions of their own, so the process group is not enough: children are followed
-by their parents, and what has lost its parent is known by the HOME that it inherited. Both need /proc (Linux).
+by their parents, and what has lost its parent is known by the HOME that it inherited. Both want /proc
+(Linux).
 """
 
 from __future__ import annotations
