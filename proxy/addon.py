@@ -148,7 +148,7 @@ class ChaosProxy:
         flow.request.data.content = None
         headers = _lower(flow.response.headers)
         self.injector.on_response_head(exchange, flow.response.status_code, headers)
-        # A message that is one document asks for tools with its last byte: it waits until they are remembered.
+        # A message of one document asks for tools with its last byte: it waits until they are remembered.
         whole = exchange.reader is not None and "event-stream" not in headers.get("content-type", "")
         if exchange.refusal is None and not whole:
             flow.response.stream = partial(self.injector.on_response_chunk, exchange)

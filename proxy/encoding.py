@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from typing import Protocol
 
 import brotli
 from mitmproxy.net import encoding as _codings
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 CODINGS = frozenset({"gzip", "deflate", "br", "zstd"})
 
@@ -56,6 +62,19 @@ def _plain(chunk: bytes, /) -> bytes:
     return chunk
 
 
+class _Deflate:
+    """With the header of zlib, as the standard says, or without, as some servers send it."""
+
+    def __init__(self) -> None:
+        self._decoder: StreamDecoder | None = None
+
+    def __call__(self, chunk: bytes, /) -> bytes:
+        if self._decoder is None:
+            has_header = chunk[:1] and chunk[0] & 0x0F == 8
+            self._decoder = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS).decompress
+        return self._decoder(chunk)
+
+
 def stream_decoder(coding: str | None) -> StreamDecoder:
     """A decoder for a response that comes compressed although nobody asked; raises ``CodingError``."""
     match coding:
@@ -64,7 +83,10 @@ def stream_decoder(coding: str | None) -> StreamDecoder:
         case "gzip":
             return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
         case "deflate":
-            return zlib.decompressobj().decompress
+            return _Deflate()
+        case "zstd":
+            decompress: StreamDecoder = zstd.ZstdDecompressor().decompress
+            return decompress
         case "br":
             process: StreamDecoder = brotli.Decompressor().process
             return process

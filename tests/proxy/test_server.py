@@ -229,7 +229,7 @@ def test_odd_bytes_in_a_path(off: Proxy, model: ThreadedScriptedModel) -> None:
     head = b"POST /\xff\xfe/v1/messages?\xff HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(raw)
     with socket.create_connection(("127.0.0.1", off.port), timeout=30) as connection:
         connection.sendall(head + b"Connection: close\r\nx-api-key: k\r\n\r\n" + raw)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 ")
+        assert connection.recv(65536).startswith(b"HTTP/1.")
     assert len(off.records("request")) == 1
 
 
