@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from scheduler.dialect import Dialect, Form, has_failed, take_apart
-from scheduler.faults import KINDS, Rewrite, Scene
+from scheduler.faults import KINDS, Rewrite, Scene, Withheld
 from scheduler.profile import Profile
 from scheduler.schedule import Draw, PayloadStream
 
@@ -50,7 +50,7 @@ def apply_after(
     Raises ``ValueError`` when ``draw`` fired no after-kind: the caller asks only for what was drawn.
     """
     kind = KINDS.get(draw.kind or "")
-    if kind is None or kind.timing != "after":
+    if kind is None or kind.answer is not None:
         raise ValueError(f"not an after-kind that fired: {draw.kind!r}")
     if draw.limited is not None:
         return Skipped(draw.limited)
@@ -78,6 +78,46 @@ def apply_after(
         )
     )
     return outcome if isinstance(outcome, Rewrite) else Skipped(outcome.reason)
+
+
+def apply_before(
+    draw: Draw,
+    dialect: Dialect,
+    seed: int,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    workspace: str | None = None,
+) -> Rewrite:
+    """What stands in the place of the result of a call that ``draw`` keeps from running.
+
+    ``arguments`` are the model's own; ``workspace`` is the harness's directory, where it is known: some
+    texts name it. ``is_error`` of the outcome None: the result has no error flag.
+
+    Raises ``ValueError`` when ``draw`` fired no before-kind, when a limit holds it back, or when the dialect
+    has no words of the kind for this tool (``fitting_kinds`` leaves those out): such a call is not withheld.
+    """
+    kind = KINDS.get(draw.kind or "")
+    if kind is None or kind.answer is None:
+        raise ValueError(f"not a before-kind that fired: {draw.kind!r}")
+    if draw.limited is not None:
+        raise ValueError(f"{draw.kind} on {tool} is held back by {draw.limited}")
+    return kind.answer(
+        Withheld(
+            tool=tool,
+            rule=dialect.rule(tool),
+            form=dialect.own_form(tool),
+            arguments=arguments,
+            stream=PayloadStream(draw.key, seed),
+            workspace=workspace,
+        )
+    )
+
+
+def lacks_target(dialect: Dialect, tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether the call leaves out what its tool is about: the harness itself refuses such a call."""
+    target = dialect.rule(tool).target
+    return target is not None and target not in arguments
 
 
 def _first_line(form: Form, arguments: Mapping[str, Any]) -> int:

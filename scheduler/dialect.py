@@ -6,8 +6,6 @@ and put together again stands in ``shown``, the shapes themselves in ``form``; t
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
@@ -15,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from scheduler.call import FAMILIES, Family
-from scheduler.commands import LIST_COMMANDS, SEARCH_COMMANDS
+from scheduler.commands import LIST_COMMANDS, SEARCH_COMMANDS, command_text
 from scheduler.form import (
     Checked,
     Count,
@@ -43,8 +41,6 @@ __all__ = [
     "Timeout",
     "ToolRule",
     "Wording",
-    "can_fill",
-    "fill",
     "has_failed",
     "parse_dialect",
     "points_back",
@@ -213,7 +209,7 @@ class Dialect(Checked):
         """The family of a call; a shell call that only searches or lists counts as search or list."""
         rule = self.rule(tool)
         if rule.family == "shell" and rule.target:
-            command = _command(arguments.get(rule.target))
+            command = command_text(arguments.get(rule.target))
             if command is not None:
                 if any_match(self.search_commands, command):
                     return "search"
@@ -223,9 +219,17 @@ class Dialect(Checked):
 
     def form(self, tool: str, family: str) -> Form:
         """The result shapes of ``tool``. A shell call counted as search or list still answers as a shell."""
-        rule = self.rule(tool)
+        return self.form_of(self.rule(tool), family)
+
+    def form_of(self, rule: ToolRule, family: str) -> Form:
+        """The result shapes of the tools that ``rule`` speaks of, for a call that counts as ``family``."""
         name = rule.form or (rule.family if rule.family in self.forms else family)
         return self.forms.get(name) or self.forms.get("other") or _NO_FORM
+
+    def own_form(self, tool: str) -> Form:
+        """The result shapes of ``tool``, whatever family a call of it counts as: those of a call that never
+        ran, where no result tells more."""
+        return self.form(tool, self.rule(tool).family)
 
     def split_appended(self, text: str) -> tuple[str, str]:
         """``text`` as (the tool's own output, what the harness appended behind it)."""
@@ -251,81 +255,6 @@ class Dialect(Checked):
 
 _UNLISTED = ToolRule(family="other")
 _NO_FORM = Form()
-
-
-def _command(value: object) -> str | None:
-    """A shell command as text; some harnesses send the words of it as a list, some behind ``bash -lc``."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-        words = [str(word) for word in value]
-        if (
-            len(words) >= 3
-            and words[0].rsplit("/", 1)[-1] in {"bash", "sh", "zsh"}
-            and words[1] in {"-c", "-lc"}
-        ):
-            return words[2]
-        return " ".join(words)
-    return None
-
-
-def fill(wording: Wording, tool: str, rule: ToolRule, arguments: Mapping[str, Any], **more: object) -> str:
-    """The text of ``wording`` with the call's own words in its places.
-
-    Every argument has a place of its own name. ``{tool}`` is the tool, ``{target}`` the target argument,
-    ``{name}`` the last part of a path, ``{program}`` the program that a command runs last, ``{seconds}`` and
-    ``{duration}`` the call's time limit (``120``, ``2m 0s``).
-    """
-    value = arguments.get(rule.target) if rule.target else None
-    target = tool if value is None else _command(value) or _plain(value)
-    seconds = rule.timeout.seconds(arguments)
-    places: dict[str, object] = {str(key): _plain(item) for key, item in arguments.items()}
-    places |= {
-        "tool": tool,
-        "target": target,
-        "name": target.rstrip("/").rsplit("/", 1)[-1] or target,
-        "program": _program(target),
-        "seconds": f"{seconds:g}",
-        "duration": _duration(seconds),
-    }
-    places |= more
-    return _PLACE.sub(lambda match: str(places.get(match[1], match[0])), wording.text)
-
-
-_PLACE = re.compile(r"\{(\w+)\}")
-_ALWAYS = frozenset({"tool", "target", "name", "program", "seconds", "duration"})
-
-
-def can_fill(wording: Wording, arguments: Mapping[str, Any]) -> bool:
-    """Whether this call has words for all places of ``wording``."""
-    return all(place in _ALWAYS or place in arguments for place in _PLACE.findall(wording.text))
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-_SEPARATOR = re.compile(r"&&|\|\||[;|&\n]")
-_PROGRAM = re.compile(r"[\w.+-]*[A-Za-z][\w.+-]*")
-
-
-def _program(command: str) -> str:
-    """The last program that ``command`` runs, or ``bash`` when that is not plain to see."""
-    for part in reversed(_SEPARATOR.split(command)):
-        words = [word for word in part.split() if "=" not in word]
-        if words:
-            name = words[0].rsplit("/", 1)[-1]
-            return name if _PROGRAM.fullmatch(name) else "bash"
-    return "bash"
-
-
-def _duration(seconds: float) -> str:
-    whole = max(1, int(seconds))
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes}m {rest}s"
-    return f"{minutes}m {rest}s" if minutes else f"{rest}s"
 
 
 def parse_dialect(data: Any, source: str) -> Dialect:

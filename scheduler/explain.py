@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.apply import Skipped, Wait, apply_after
+from scheduler.apply import Skipped, Wait, apply_after, apply_before
 from scheduler.call import Call, Family, Key, Places, call_digest, call_key, canonical_arguments
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
-from scheduler.faults.registry import Mode, Timing
+from scheduler.faults.registry import Mode, Rewrite, Timing
+from scheduler.fitting import fitting_kinds
 from scheduler.profile import Profile
 from scheduler.schedule import Persistence, Standing, draw
 
@@ -21,10 +22,10 @@ class Explanation:
     """The decision on one call.
 
     ``key`` is the call's own key; a permanent call draws everything from it without its last part.
-    ``payload`` is the text that the model would see instead of the result that was given, with ``is_error``
-    as the protocol's flag (None: unchanged); ``skipped`` says why it would see the result as it is;
-    ``wait_s`` how long the request would be held back. All three are None when no result was given, or when
-    nothing is done to it.
+    ``payload`` is the text that the model would see instead of the result that was given, or as the result
+    of a call that never runs, with ``is_error`` as the protocol's flag (None: unchanged, or left out);
+    ``skipped`` says why it would see the result as it is; ``wait_s`` how long the request would be held back.
+    All three are None when nothing is done to the call, or when an after-kind was drawn and no result given.
     """
 
     key: Key
@@ -45,11 +46,6 @@ class Explanation:
     family: Family
 
 
-def fitting_kinds(family: str) -> tuple[str, ...]:
-    """The names of the kinds that can be done to a call of ``family``."""
-    return tuple(kind.name for kind in KINDS.values() if family in kind.families)
-
-
 def explain(
     seed: int,
     profile: Profile,
@@ -65,12 +61,14 @@ def explain(
     result: str | None = None,
     is_error: bool | None = None,
     earlier: Sequence[str] = (),
+    gaps: Collection[str] = (),
 ) -> Explanation:
-    """Draws one call and, when a ``result`` text is given, applies what was drawn to it.
+    """Draws one call and applies what was drawn: an after-kind to a ``result`` text, when one is given.
 
     ``arguments_json`` is the arguments' JSON text as the model sent it, ``occurrence`` how many identical
-    calls stand before this one, ``k`` how many calls of its family; ``earlier`` as in ``apply_after``. What
-    the harness appended to ``result`` is set aside first and is no part of ``payload``.
+    calls stand before this one, ``k`` how many calls of its family; ``earlier`` as in ``apply_after``;
+    ``gaps`` are kinds that cannot be done to this tool. What the harness appended to ``result`` is set aside
+    first and is no part of ``payload``.
 
     Raises ``ValueError`` when ``seed`` is not in [0, 2**64).
     """
@@ -79,13 +77,18 @@ def explain(
     family = dialect.family(tool, arguments)
     canonical = canonical_arguments(arguments_json, places, rule.volatile, rule.defaults)
     call = Call(tool, family, call_digest(canonical), canonical, occurrence, k)
-    drawn = draw(seed, profile, task_id, role, call, fitting_kinds(family), _standing(profile, call))
+    fitting = fitting_kinds(dialect, tool, family, gaps)
+    drawn = draw(seed, profile, task_id, role, call, fitting, _standing(profile, call))
     kind = KINDS[drawn.kind] if drawn.kind is not None else None
     mode = kind.mode(dialect.form(tool, family)) if kind is not None else None
     payload, skipped, wait_s = None, None, None
-    if kind is not None and result is not None:
+    outcome: Rewrite | Skipped | Wait | None = None
+    if kind is not None and kind.timing == "before" and drawn.limited is None:
+        outcome = apply_before(drawn, dialect, seed, tool, arguments, workspace=places.workspace)
+    elif kind is not None and kind.timing == "after" and result is not None:
         own, _appended = dialect.split_appended(result)
         outcome = apply_after(drawn, profile, dialect, seed, tool, arguments, own, is_error, earlier)
+    if outcome is not None:
         if isinstance(outcome, Skipped):
             skipped = outcome.reason
         elif isinstance(outcome, Wait):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -71,14 +71,35 @@ def _with_groups(pattern: str, *names: str) -> str:
     return pattern
 
 
+PLACE = re.compile(r"\{(?:(items|bytes):)?(\w+)\}")
+# Places that every call has words for.
+ALWAYS_KNOWN = frozenset({"tool", "target", "name", "program", "seconds", "duration", "line", "pid", "hex12"})
+
+
 class Wording(Checked):
     """One text that the harness can show, with ``{target}``-like places for the call's own words.
 
-    ``error`` is what the protocol's flag becomes; None leaves it as it is.
+    ``error`` is what the protocol's flag becomes; None leaves it as it is, and out for a call that never ran.
+    ``when``: place → pattern that is searched in what stands there; all must be found. Wordings whose
+    ``when`` holds go before those without one. ``exit``: the status with which a command ended that printed
+    this text; the form's ``frame`` is put around it.
     """
 
     text: str
     error: bool | None = None
+    exit: int | None = None
+    when: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("when")
+    @classmethod
+    def _when(cls, value: dict[str, str]) -> dict[str, str]:
+        checked_patterns(tuple(value.values()))
+        return value
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether every call can have it, whatever its arguments."""
+        return not self.when and all(how or name in ALWAYS_KNOWN for how, name in PLACE.findall(self.text))
 
 
 class Count(Checked):
@@ -86,18 +107,37 @@ class Count(Checked):
 
     ``is``: ``lines`` (how many the content has), ``first``, ``last`` and ``next`` (line numbers: of the
     first, of the last, and the one after it), ``left`` (how many lines are not shown), ``sum`` (of the
-    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, as ``1.5KB``) or
-    ``plural`` (``one`` when what it is the plural ``of`` is 1, else ``many``).
+    numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, as ``1.5KB``),
+    ``tokens`` (a token is four bytes, or what is left of them), ``tokens_left``, ``chars_left`` (how many of
+    them are not shown) or ``plural`` (``one`` when what it is the plural ``of`` is 1, else ``many``).
 
-    ``times`` multiplies ``lines``.
+    ``times`` multiplies ``lines``; ``like`` is a pattern for those lines that count.
     """
 
     group: str
-    is_: Literal["lines", "first", "last", "next", "left", "sum", "size", "plural"] = Field(alias="is")
+    is_: Literal[
+        "lines",
+        "first",
+        "last",
+        "next",
+        "left",
+        "sum",
+        "size",
+        "tokens",
+        "tokens_left",
+        "chars_left",
+        "plural",
+    ] = Field(alias="is")
     of: Literal["lines", "sum"] = "lines"
     one: str = ""
     many: str = "s"
     times: int = 1
+    like: str | None = None
+
+    @field_validator("like")
+    @classmethod
+    def _like(cls, value: str | None) -> str | None:
+        return value if value is None else checked_patterns((value,))[0]
 
 
 class Envelope(Checked):
@@ -105,17 +145,26 @@ class Envelope(Checked):
     the groups named in ``counts`` are written anew when the content changes.
 
     ``cut`` marks a shape that already says that it shows a part only; ``empty`` is how this shape looks with
-    nothing in it, where that is not the form's ``empty``.
+    nothing in it, where that is not the form's ``empty``. ``hollow`` says that an empty result has this same
+    shape, and what then stands in the body's place. ``quoted``: the body is the inside of a JSON string, in
+    which ``&<>'`` are escaped like in a web page. ``ending``: the group that gives way to the form's notice
+    when the content is cut.
     """
 
     pattern: str
     counts: tuple[Count, ...] = ()
     cut: bool = False
     empty: Wording | None = None
+    hollow: str | None = None
+    quoted: bool = False
+    ending: str | None = None
 
     @model_validator(mode="after")
     def _groups(self) -> Envelope:
-        _with_groups(self.pattern, "body", *(count.group for count in self.counts))
+        others = [self.ending] if self.ending is not None else []
+        _with_groups(self.pattern, "body", *(count.group for count in self.counts), *others)
+        if self.hollow is not None and self.empty is not None:
+            raise ValueError("`hollow` and `empty` say the same: give one of them")
         return self
 
     def group_of(self, what: str) -> str | None:
@@ -132,7 +181,9 @@ class Form(Checked):
     counting. ``empty``: how a result without content is shown; ``nothing``: patterns of other results that
     hold no content of the tool's. ``failed``: patterns of results that say that the call failed.
     ``keep``: which end is left when this harness cuts; ``notice``: what it then adds, with ``{first}``,
-    ``{last}``, ``{next}``, ``{total}`` (line numbers), ``{shown}`` and ``{left}`` (how many lines).
+    ``{last}``, ``{next}``, ``{total}`` (line numbers), ``{shown}`` and ``{left}`` (how many lines), and with
+    ``{body}`` where it does not just follow the content. ``frame``: what stands around the ``{output}`` of a
+    command that ended with status ``{exit}``; ``{tokens}`` counts the output.
     ``errors``: kind → wordings. ``back_references``: patterns of results that only point at an earlier one.
     """
 
@@ -145,6 +196,7 @@ class Form(Checked):
     failed: tuple[str, ...] = ()
     keep: Literal["head", "tail"] = "head"
     notice: str | None = None
+    frame: str | None = None
     errors: dict[str, tuple[Wording, ...]] = Field(default_factory=dict)
     back_references: tuple[str, ...] = ()
 
@@ -160,10 +212,17 @@ class Form(Checked):
     def _notice(cls, value: str | None) -> str | None:
         if value is not None:
             try:
-                value.format(first=1, last=1, next=2, shown=1, total=1, left=1)
+                value.format(first=1, last=1, next=2, shown=1, total=1, left=1, body="")
             except (KeyError, IndexError, ValueError) as error:
                 raise ValueError(f"not a notice: {value!r}: {error!r}") from None
         return value
+
+    @model_validator(mode="after")
+    def _framed(self) -> Form:
+        for kind, wordings in self.errors.items():
+            if self.frame is None and any(wording.exit is not None for wording in wordings):
+                raise ValueError(f"a wording of {kind} has an exit status, but there is no frame for it")
+        return self
 
     @field_validator("errors")
     @classmethod
@@ -172,6 +231,13 @@ class Form(Checked):
             if not wordings:
                 raise ValueError(f"no wording of {kind}: leave the kind out, or give one")
         return value
+
+    @cached_property
+    def sayable(self) -> frozenset[str]:
+        """The kinds that this harness can word for every call of the tool."""
+        return frozenset(
+            kind for kind, wordings in self.errors.items() if any(wording.is_for_all for wording in wordings)
+        )
 
 
 def has_failed(form: Form, text: str, is_error: bool | None) -> bool:

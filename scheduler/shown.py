@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from scheduler.form import Count, Envelope, Form, compiled
@@ -51,6 +52,28 @@ class Shown:
 
     def wrap(self, body: str) -> str:
         """The whole result with ``body`` in the content's place, numbers and counts made to agree."""
+        return self._with(body, {})
+
+    def cut(self, body: str, numbers: Mapping[str, int]) -> str:
+        """The whole result with ``body``, which is a part of its content, and the form's notice of that.
+
+        ``numbers`` are those that the notice has places for.
+        """
+        notice = self.form.notice or ""
+        if "{body}" in notice:
+            return notice.format(body=self.wrap(body), **numbers)
+        if self.envelope is not None and self.envelope.ending is not None:
+            return self._with(body, {self.envelope.ending: notice.format(**numbers)})
+        return self.wrap(body) + notice.format(**numbers)
+
+    def emptied(self) -> str | None:
+        """This same result with nothing in it, or None when its shape does not say how that looks."""
+        if self.envelope is None or self.envelope.hollow is None:
+            return None
+        return replace(self, numbering=None, first=1).wrap("")
+
+    def _with(self, body: str, news: Mapping[str, str]) -> str:
+        """The whole result with ``body`` in the content's place, and ``news`` in the places of other groups."""
         removed = self.line_count(self.body) - self.line_count(body)
         first = self.first + removed if self.form.keep == "tail" else self.first
         printed = body if self.numbering is None else _numbered(self.numbering._replace(first=first), body)
@@ -59,17 +82,25 @@ class Shown:
         match = compiled(self.envelope.pattern).fullmatch(self.text)
         if match is None:  # it was chosen because it matches
             raise AssertionError("the envelope does not match its own text")
-        news = {"body": printed}
+        groups = {"body": _as_printed(self.envelope, printed), **news}
         for count in self.envelope.counts:
             if match[count.group] is not None:
-                news[count.group] = self._count(count, match[count.group], body, first, removed)
-        return _replace_groups(match, news)
+                groups[count.group] = self._count(count, match[count.group], body, first, removed)
+        return _replace_groups(match, groups)
 
     def _count(self, count: Count, old: str, body: str, first: int, removed: int) -> str:
-        lines = self.line_count(body)
+        lines = self.line_count(body) if count.like is None else _lines_like(count.like, body)
         match count.is_:
             case "lines":
                 return str(lines * count.times)
+            case "chars":
+                return _grouped(len(body) + count.plus, count)
+            case "chars_left":
+                return _grouped(_number(old) + len(self.body) - len(body), count)
+            case "tokens":
+                return str(token_count(body))
+            case "tokens_left":
+                return str(int(old) + token_count(self.body) - token_count(body))
             case "first":
                 return str(first)
             case "last":
@@ -84,6 +115,49 @@ class Shown:
                 return _size(len(body.encode("utf-8", "surrogatepass")))
             case "plural":
                 return count.one if (_sum(body) if count.of == "sum" else lines) == 1 else count.many
+
+
+def _as_printed(envelope: Envelope, body: str) -> str:
+    if not body and envelope.hollow is not None:
+        return envelope.hollow
+    return quoted(body) if envelope.quoted else body
+
+
+def _as_read(envelope: Envelope, printed: str) -> str | None:
+    """The body behind what is printed in its place, or None when that is not what it should be."""
+    if envelope.hollow is not None and printed == envelope.hollow:
+        return ""
+    if not envelope.quoted:
+        return printed
+    try:
+        return str(json.loads(f'"{printed}"', strict=False))
+    except ValueError:
+        return None
+
+
+_LIKE_IN_A_PAGE = {ord(char): f"\\u{ord(char):04x}" for char in "&<>'"}
+
+
+def quoted(text: str) -> str:
+    """``text`` as the inside of a JSON string that could stand in a web page."""
+    return json.dumps(text)[1:-1].translate(_LIKE_IN_A_PAGE)
+
+
+def token_count(text: str) -> int:
+    """How many tokens a harness reckons with that takes four bytes for one."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+
+def _lines_like(pattern: str, body: str) -> int:
+    return sum(compiled(pattern).search(line) is not None for line in body.split("\n"))
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _grouped(number: int, count: Count) -> str:
+    return f"{number:,}" if count.grouped else str(number)
 
 
 def _line_count(body: str, trailing_line: bool) -> int:
@@ -120,6 +194,8 @@ def _replace_groups(match: re.Match[str], news: Mapping[str, str]) -> str:
     at = 0
     for name in sorted(news, key=match.start):
         start, end = match.span(name)
+        if start < at:
+            continue  # it went with the group that it stood in
         out += (text[at:start], news[name])
         at = end
     out.append(text[at:])
@@ -133,8 +209,9 @@ def take_apart(form: Form, text: str, first: int = 1) -> Shown:
     """
     for envelope in form.envelopes:
         match = compiled(envelope.pattern).fullmatch(text)
-        if match is not None:
-            shown = _content(form, text, match["body"], _first_line(envelope, match, form, first), envelope)
+        body = None if match is None else _as_read(envelope, match["body"])
+        if match is not None and body is not None:
+            shown = _content(form, text, body, _first_line(envelope, match, form, first), envelope)
             # What only looks like this shape (a file that quotes one) disagrees with its own counts.
             if shown.wrap(shown.body) == text:
                 return shown

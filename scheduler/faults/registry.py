@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from scheduler.call import FAMILIES
-from scheduler.dialect import ToolRule, fill
+from scheduler.dialect import ToolRule
+from scheduler.filling import fill, words_of
 from scheduler.form import Form, Wording, any_match, points_back
 from scheduler.shown import Shown
 from scheduler.uniform import PayloadStream
@@ -20,8 +21,24 @@ _PLAIN_EMPTY = Wording(text="(no output)")
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """All that a before-kind may look at: a call that never ran.
+
+    ``form`` is the shape of the tool's own results, ``workspace`` the directory that the harness works in,
+    None where it is not known.
+    """
+
+    tool: str
+    rule: ToolRule
+    form: Form
+    arguments: Mapping[str, Any]
+    stream: PayloadStream
+    workspace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
-    """All that a kind may look at when it makes a payload.
+    """All that an after-kind may look at when it makes a payload.
 
     ``shown`` is the result taken apart; ``earlier`` the true texts of earlier results of the same call,
     latest first; ``lines`` the profile's setting for cut results.
@@ -52,7 +69,7 @@ class Scene:
     @property
     def empty_text(self) -> str:
         """What this harness shows when this call has nothing to show."""
-        return fill(self.empty_wording, self.tool, self.rule, self.arguments)
+        return fill(self.empty_wording, words_of(self.tool, self.rule, self.arguments))
 
     @property
     def points_back(self) -> bool:
@@ -61,9 +78,11 @@ class Scene:
 
 
 class Rewrite(NamedTuple):
-    """What the model is to see instead; ``is_error`` None leaves the protocol's flag as it is.
+    """What the model is to see instead.
 
-    ``mode`` says what the model can see of this very payload, where that depends on the result.
+    ``is_error`` is what the protocol's flag becomes. None leaves the flag of a result as it is; there is no
+    result of a call that never ran, so there None means that the flag is left out. ``mode`` says what the
+    model can see of this very payload, where that depends on the result.
     """
 
     text: str
@@ -81,10 +100,12 @@ class Skip(NamedTuple):
 class Kind:
     """One fault kind.
 
-    ``rewrite`` makes the payload, or is None for a kind that changes nothing (``slow``); ``mode`` says what
-    the model can see of it under a form; ``on_text`` kinds work on text and skip a result without any;
-    ``settings`` are the profile's settings that it listens to; ``keeps_images`` kinds change a result's text
-    and leave its images alone, the others replace the whole result.
+    ``families`` are those that it can be done to; a before-kind fits only the tools among them that the
+    dialect has words for. ``rewrite`` makes the payload of an after-kind, or is None for one that changes
+    nothing (``slow``); ``answer`` makes that of a before-kind. ``mode`` says what the model can see of it
+    under a form; ``on_text`` kinds work on text and skip a result without any; ``settings`` are the profile's
+    settings that it listens to; ``keeps_images`` kinds change a result's text and leave its images alone, the
+    others replace the whole result.
     """
 
     name: str
@@ -92,8 +113,9 @@ class Kind:
     timing: Timing
     families: frozenset[str]
     mode: Callable[[Form], Mode | None]
-    rewrite: Callable[[Scene], Rewrite | Skip] | None
-    on_text: bool
+    rewrite: Callable[[Scene], Rewrite | Skip] | None = None
+    answer: Callable[[Withheld], Rewrite] | None = None
+    on_text: bool = False
     settings: frozenset[str] = frozenset()
     keeps_images: bool = False
 
@@ -108,6 +130,8 @@ def register(kind: Kind) -> Kind:
     """Adds ``kind`` under its name; a name is given once."""
     if kind.name in KINDS:
         raise ValueError(f"kind {kind.name!r} is registered twice")
+    if (kind.timing == "before") != (kind.answer is not None):
+        raise ValueError(f"kind {kind.name!r}: a before-kind has an answer, an after-kind has none")
     KINDS[kind.name] = kind
     return kind
 

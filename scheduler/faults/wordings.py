@@ -1,9 +1,10 @@
-"""Error texts: the dialect's own for this kind, or a plain one that any tool could have printed."""
+"""Texts of faults: the dialect's own for a kind, or a plain one that any tool could have printed."""
 
 from __future__ import annotations
 
-from scheduler.dialect import Wording, can_fill, fill
-from scheduler.faults.registry import Rewrite, Scene
+from scheduler.faults.registry import Rewrite, Scene, Withheld
+from scheduler.filling import fill, fitting_wordings, words_of
+from scheduler.form import Wording
 
 _PLAIN = {
     "post_effect_error": Wording(text="Error: {tool} failed: Input/output error", error=True),
@@ -12,8 +13,21 @@ _PLAIN = {
 
 
 def error_text(kind: str, scene: Scene) -> Rewrite:
-    """One of the form's wordings of ``kind``, picked by the payload stream."""
-    fitting = [wording for wording in scene.form.errors.get(kind, ()) if can_fill(wording, scene.arguments)]
-    wordings = fitting or [_PLAIN[kind]]
+    """One of the form's wordings of the after-kind ``kind``, picked by the payload stream."""
+    words = words_of(scene.tool, scene.rule, scene.arguments)
+    wordings = fitting_wordings(scene.form.errors.get(kind, ()), words) or [_PLAIN[kind]]
     wording = wordings[scene.stream.below(len(wordings))]
-    return Rewrite(fill(wording, scene.tool, scene.rule, scene.arguments), wording.error)
+    return Rewrite(fill(wording, words, scene.stream), wording.error)
+
+
+def answer_text(kind: str, call: Withheld) -> Rewrite:
+    """One of the form's wordings of the before-kind ``kind``, picked by the payload stream.
+
+    Raises ``ValueError`` when the form has none: such a kind does not fit the tool.
+    """
+    words = words_of(call.tool, call.rule, call.arguments, call.workspace)
+    wordings = fitting_wordings(call.form.errors.get(kind, ()), words)
+    if not wordings:
+        raise ValueError(f"no wording of {kind} for the tool {call.tool}")
+    wording = wordings[call.stream.below(len(wordings))]
+    return Rewrite(fill(wording, words, call.stream), wording.error)

@@ -18,7 +18,7 @@ NAMES = sorted(configs.dialects())
 
 
 def test_the_harnesses_that_are_known() -> None:
-    assert NAMES == ["chaosproxy-reference", "claude-code", "generic", "pi"]
+    assert NAMES == ["reference", "claude-code", "generic", "pi"]
 
 
 def test_an_unknown_harness_names_the_nearest() -> None:
@@ -53,7 +53,7 @@ TaskGet TaskList TaskStop TaskUpdate ToolSearch WebFetch WebSearch Workflow Writ
     [
         ("claude-code", CLAUDE_CODE_TOOLS),
         ("pi", ["read", "bash", "edit", "write", "grep", "find", "ls"]),
-        ("chaosproxy-reference", [tool["name"] for tool in TOOLS]),
+        ("reference", [tool["name"] for tool in TOOLS]),
     ],
 )
 def test_every_tool_of_the_program_is_listed(name: str, tools: list[str]) -> None:
@@ -65,7 +65,7 @@ def test_every_tool_of_the_program_is_listed(name: str, tools: list[str]) -> Non
     [
         ("claude-code", "claude-cli/2.1.289 (external, sdk-cli)", "2.1.289"),
         ("pi", "pi (linux 6.18.44-generic; x64)", None),
-        ("chaosproxy-reference", f"chaosproxy-reference/{VERSION}", VERSION),
+        ("reference", f"chaosproxy-reference/{VERSION}", VERSION),
     ],
 )
 def test_a_program_is_known_by_its_header(name: str, agent: str, version: str | None) -> None:
@@ -86,7 +86,7 @@ def test_a_program_is_known_by_its_header(name: str, agent: str, version: str | 
             " - Primary working directory: /tmp/my ws\n - Is a git repository: false\n</system-reminder>",
         ),
         ("pi", "Follow links.</docs>\n\n<cwd>\n/tmp/my ws\n</cwd>"),
-        ("chaosproxy-reference", system_text(Path("/tmp/my ws"), "careful")),
+        ("reference", system_text(Path("/tmp/my ws"), "careful")),
     ],
 )
 def test_the_workspace_is_found_where_the_program_states_it(name: str, opening: str) -> None:
@@ -163,7 +163,7 @@ def test_export_lines_name_the_proxy(name: str) -> None:
 
 
 async def test_what_the_reference_agent_prints_is_what_its_dialect_knows(tmp_path: Path) -> None:
-    dialect = configs.dialect("chaosproxy-reference")
+    dialect = configs.dialect("reference")
     box = Toolbox(tmp_path)
     assert dialect.is_superseding(INTERRUPTED)
 

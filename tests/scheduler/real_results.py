@@ -180,15 +180,15 @@ PI = (
 )
 
 REFERENCE = (
-    Real("chaosproxy-reference", "read", "one\ntwo\n", "one\ntwo\n"),
+    Real("reference", "read", "one\ntwo\n", "one\ntwo\n"),
     Real(
-        "chaosproxy-reference",
+        "reference",
         "read",
         f"{_rows(1, 2000)}\n[cut: lines 1-2000 of 3001 shown]",
         f"{_rows(1, 2000)}\n",
         cut=True,
     ),
-    Real("chaosproxy-reference", "shell", "out\n", "out\n"),
+    Real("reference", "shell", "out\n", "out\n"),
 )
 
 GENERIC = (
@@ -231,8 +231,8 @@ EMPTY = (
     ("pi", "find", "No files found matching pattern"),
     ("pi", "ls", "(empty directory)"),
     ("pi", "read", "[Line 1 is 58.6KB, exceeds 50.0KB limit. Use bash: sed -n '1p' l.txt | head -c 51200]"),
-    ("chaosproxy-reference", "read", "(the file is empty)"),
-    ("chaosproxy-reference", "shell", "(no output)"),
+    ("reference", "read", "(the file is empty)"),
+    ("reference", "shell", "(no output)"),
     ("generic", "bash", "(no output)"),
 )
 
@@ -259,9 +259,9 @@ FAILED = (
     ("pi", "bash", "(no output)\n\nCommand exited with code 1", None),
     ("pi", "bash", "Command timed out after 2 seconds", None),
     ("pi", "read", "ENOENT: no such file or directory, access '/ws/x'", True),
-    ("chaosproxy-reference", "read", "error: no such file: x", None),
-    ("chaosproxy-reference", "shell", "out\n[exit code 3]", None),
-    ("chaosproxy-reference", "shell", "[timed out after 1.5 s]", None),
+    ("reference", "read", "error: no such file: x", None),
+    ("reference", "shell", "out\n[exit code 3]", None),
+    ("reference", "shell", "[timed out after 1.5 s]", None),
     ("generic", "bash", "boom\nExit code: 2", None),
     ("generic", "exec_command", "Chunk ID: 8f9c79\nProcess exited with code 3\nOutput:\nhi\n", None),
 )  # fmt: skip

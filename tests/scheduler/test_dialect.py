@@ -57,7 +57,7 @@ def dialect(**data: Any) -> Any:
     ],
 )
 def test_a_command_that_only_searches_or_lists_is_of_that_family(command: str, family: str) -> None:
-    for name, tool in (("claude-code", "Bash"), ("pi", "bash"), ("chaosproxy-reference", "shell")):
+    for name, tool in (("claude-code", "Bash"), ("pi", "bash"), ("reference", "shell")):
         assert configs.dialect(name).family(tool, {"command": command}) == family
 
 

@@ -139,8 +139,8 @@ def test_slow_waits_as_long_as_the_profile_says() -> None:
         ("pi", "grep", "No matches found"),
         ("pi", "find", "No files found matching pattern"),
         ("pi", "ls", "(empty directory)"),
-        ("chaosproxy-reference", "read", "(the file is empty)"),
-        ("chaosproxy-reference", "shell", "(no output)"),
+        ("reference", "read", "(the file is empty)"),
+        ("reference", "shell", "(no output)"),
         ("generic", "whatever", "(no output)"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_cut_read_of_pi_tells_real_numbers() -> None:
 
 def test_a_cut_read_of_the_reference_agent_tells_real_numbers() -> None:
     using = profile(kinds={"truncated": {"lines": 2}})
-    got = rewritten("truncated", "chaosproxy-reference", "read", "a\nb\nc\nd\n", using=using)
+    got = rewritten("truncated", "reference", "read", "a\nb\nc\nd\n", using=using)
     assert got.text == "a\nb\n[cut: lines 1-2 of 4 shown]"
 
 
@@ -313,7 +313,7 @@ def test_behind_a_back_reference_stands_the_latest_content() -> None:
         ("pi", "read", {"path": "a.py"}, r"E[A-Z]+: [a-z/ ]+, read"),
         ("pi", "bash", {"command": "pytest -q | tail -3"}, r"(?s).*\n\nCommand exited with code \d+"),
         ("pi", "grep", {"pattern": "x"}, r"ripgrep exited with code 2"),
-        ("chaosproxy-reference", "edit", {"path": "a.py"}, r"error: [A-Z][a-z/ ]+: a\.py"),
+        ("reference", "edit", {"path": "a.py"}, r"error: [A-Z][a-z/ ]+: a\.py"),
         ("generic", "write_file", {"file_path": "a.py"}, r"Error: a\.py: .+"),
         ("generic", "unheard_of", {}, r"Error: unheard_of failed: .+"),
     ],
@@ -338,8 +338,8 @@ def test_an_error_is_worded_as_this_harness_words_one(
         ("claude-code", "mcp__a__b", {}, "MCP error -32001: Request timed out"),
         ("pi", "bash", {"timeout": 2}, "Command timed out after 2 seconds"),
         ("pi", "bash", {"timeout": 0.5}, "Command timed out after 0.5 seconds"),
-        ("chaosproxy-reference", "shell", {}, "[timed out after 60 s]"),
-        ("chaosproxy-reference", "shell", {"timeout": True}, "[timed out after 60 s]"),
+        ("reference", "shell", {}, "[timed out after 60 s]"),
+        ("reference", "shell", {"timeout": True}, "[timed out after 60 s]"),
     ],
 )
 def test_a_time_out_names_the_calls_own_limit(

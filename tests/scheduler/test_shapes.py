@@ -199,7 +199,7 @@ def test_splitting_loses_nothing(text: str, times: int) -> None:
         ),
         ("claude-code", "[Old tool result content cleared]"),
         ("pi", "No result provided"),
-        ("chaosproxy-reference", "(no result: the agent was stopped during this call)"),
+        ("reference", "(no result: the agent was stopped during this call)"),
     ],
 )
 def test_the_harnesss_own_word_on_a_result_is_known(dialect: str, text: str) -> None:

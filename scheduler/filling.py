@@ -1,0 +1,118 @@
+"""A call's own words in the places of a wording: its arguments, its paths, its programs, its time limit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.commands import command_text, first_step, last_program
+from scheduler.dialect import ToolRule
+from scheduler.form import ALWAYS_KNOWN, PLACE, Wording, compiled
+from scheduler.uniform import PayloadStream
+
+
+def words_of(
+    tool: str, rule: ToolRule, arguments: Mapping[str, Any], workspace: str | None = None
+) -> dict[str, str]:
+    """place → what stands there for this call. Every argument has a place of its own name.
+
+    ``{tool}`` is the tool, ``{target}`` the target argument, ``{name}`` the last part of a path,
+    ``{program}`` the program that a command runs last, ``{seconds}`` and ``{duration}`` the call's time limit
+    (``120``, ``2m 0s``); ``{items:x}`` is how many items the list ``x`` has (1 when it is no list),
+    ``{bytes:x}`` how long the text ``x`` is in UTF-8. ``{workspace}`` is there when it is known. Of a shell
+    command there may be ``{typed}`` (the program that could fail, as it was typed), ``{executable}`` (its
+    path), ``{redirected}`` (the file that it writes), ``{directory}`` (where it changes to); ``{line}`` is
+    the line that this is on.
+    """
+    value = arguments.get(rule.target) if rule.target else None
+    target = tool if value is None else command_text(value) or _plain(value)
+    seconds = rule.timeout.seconds(arguments)
+    words = {str(key): _plain(item) for key, item in arguments.items()}
+    words |= {
+        "tool": tool,
+        "target": target,
+        "name": target.rstrip("/").rsplit("/", 1)[-1] or target,
+        "program": last_program(target),
+        "seconds": f"{seconds:g}",
+        "duration": _duration(seconds),
+        "line": "1",
+    }
+    if workspace is not None:
+        words["workspace"] = workspace
+    if rule.family == "shell" and value is not None:
+        words |= _words_of_step(target)
+    return words
+
+
+def _words_of_step(command: str) -> dict[str, str]:
+    step = first_step(command)
+    if step is None:
+        return {}
+    words = {"line": str(step.line)}
+    if step.program is not None:
+        words["typed"] = step.program
+        words["executable"] = step.program if "/" in step.program else f"/usr/bin/{step.program}"
+    if step.redirected is not None:
+        words["redirected"] = step.redirected
+    if step.directory is not None:
+        words["directory"] = step.directory
+    return words
+
+
+def can_fill(wording: Wording, words: Mapping[str, str]) -> bool:
+    """Whether there are words for all places of ``wording``."""
+    return all(how or place in words or place in ALWAYS_KNOWN for how, place in PLACE.findall(wording.text))
+
+
+def fitting_wordings(wordings: tuple[Wording, ...], words: Mapping[str, str]) -> list[Wording]:
+    """The wordings that this call can have: those whose ``when`` holds, or else those without one."""
+    fillable = [wording for wording in wordings if can_fill(wording, words)]
+    chosen = [wording for wording in fillable if wording.when and _holds(wording, words)]
+    return chosen or [wording for wording in fillable if not wording.when]
+
+
+def _holds(wording: Wording, words: Mapping[str, str]) -> bool:
+    return all(
+        place in words and compiled(pattern).search(words[place]) for place, pattern in wording.when.items()
+    )
+
+
+def fill(wording: Wording, words: Mapping[str, str], stream: PayloadStream | None = None) -> str:
+    """The text of ``wording``. ``{pid}`` and ``{hex12}`` come from ``stream``: a process id, 12 digits."""
+
+    def word(match: re.Match[str]) -> str:
+        how, place = match.groups()
+        if how == "items":
+            return str(_items(words.get(place, "")))
+        if how == "bytes":
+            return str(len(words.get(place, "").encode("utf-8", "surrogatepass")))
+        if place == "pid" and stream is not None:
+            return str(1000 + stream.below(60_000))
+        if place == "hex12" and stream is not None:
+            return f"{stream.below(1 << 48):012x}"
+        return words.get(place, match[0])
+
+    return PLACE.sub(word, wording.text)
+
+
+def _items(text: str) -> int:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return 1
+    return len(value) if isinstance(value, list) else 1
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _duration(seconds: float) -> str:
+    whole = max(1, int(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes}m {rest}s"
+    return f"{minutes}m {rest}s" if minutes else f"{rest}s"

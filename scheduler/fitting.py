@@ -1,0 +1,92 @@
+"""Which kinds can be done to which calls: the family's, less what a tool has no words for, less known gaps.
+
+``gaps_of`` writes it all down as one small table, which the log keeps: whoever draws from the table draws
+the same with the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from scheduler.call import Family
+from scheduler.dialect import Dialect, ToolRule
+from scheduler.faults import KINDS
+from scheduler.form import Form, compiled
+from scheduler.profile import Profile
+
+# tool → the kinds that cannot be done to it. A key between slashes is a pattern, "*" stands for the others.
+Gaps = Mapping[str, Collection[str]]
+
+OTHER_TOOLS = "*"
+_NO_GAPS: Gaps = {}
+
+
+def fitting_kinds(
+    dialect: Dialect, tool: str, family: str, gaps: Collection[str] = frozenset()
+) -> tuple[str, ...]:
+    """The kinds that can be done to a call of ``tool`` that counts as ``family``, but for ``gaps``.
+
+    A before-kind needs words of the dialect for this tool.
+    """
+    sayable = dialect.own_form(tool).sayable
+    return tuple(
+        kind.name
+        for kind in KINDS.values()
+        if family in kind.families
+        and kind.name not in gaps
+        and (kind.timing == "after" or kind.name in sayable)
+    )
+
+
+def gaps_of(dialect: Dialect, profile: Profile, known: Gaps = _NO_GAPS) -> dict[str, list[str]]:
+    """All that keeps kinds of ``profile`` from tools of this harness: no words, or a ``known`` gap.
+
+    ``known``: tool → kinds, as a capability file says it. Tools that are like the others have no entry.
+    """
+    live = {kind for kinds in profile.live_kinds().values() for kind in kinds}
+    live |= {rule.kind for rule in profile.force}
+    table = {OTHER_TOOLS: _unsaid(dialect.rule(""), dialect.own_form(""), live)}
+    for pattern, rule in dialect.tool_patterns.items():
+        table[f"/{pattern}/"] = _unsaid(rule, dialect.form_of(rule, rule.family), live)
+    for tool in [*dialect.tools, *(tool for tool in known if tool not in dialect.tools)]:
+        missing = {
+            *_unsaid(dialect.rule(tool), dialect.own_form(tool), live),
+            *(live & {*known.get(tool, ())}),
+        }
+        if missing != {*gaps_for(table, tool)}:
+            table[tool] = sorted(missing)
+    if not any(table.values()):
+        return {}
+    return table
+
+
+def _unsaid(rule: ToolRule, form: Form, live: Collection[str]) -> list[str]:
+    families: set[Family] = {rule.family}
+    if rule.family == "shell":
+        families |= {"search", "list"}
+    return sorted(
+        name
+        for name in live
+        if KINDS[name].timing == "before" and families & KINDS[name].families and name not in form.sayable
+    )
+
+
+def gaps_for(gaps: Gaps, tool: str) -> Collection[str]:
+    """What ``gaps`` says of ``tool``: its own entry, a pattern's, one in another case, or the others'."""
+    found = gaps.get(tool)
+    if found is not None:
+        return found
+    for key, kinds in gaps.items():
+        if len(key) > 1 and key[0] == key[-1] == "/" and compiled(key[1:-1]).fullmatch(tool):
+            return kinds
+    folded = tool.casefold()
+    for key, kinds in gaps.items():
+        if key.casefold() == folded:
+            return kinds
+    return gaps.get(OTHER_TOOLS, ())
+
+
+def fitting_by(gaps: Gaps, tool: str, family: str) -> tuple[str, ...]:
+    """The kinds that a table of gaps leaves for a call of ``tool`` that counts as ``family``."""
+    missing = gaps_for(gaps, tool)
+    return tuple(kind.name for kind in KINDS.values() if family in kind.families and kind.name not in missing)
