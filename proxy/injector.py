@@ -95,6 +95,7 @@ class Injector:
         began = time.perf_counter_ns()
         run = self.runs.get(run_id)
         exchange = Exchange(run, head, body, len(body))
+        run.open_requests += 1
         try:
             if self._recorder.unwritable is not None:
                 raise LedgerError(self._recorder.unwritable)
@@ -310,6 +311,7 @@ class Injector:
         if exchange.done:
             return
         exchange.done = True
+        exchange.run.open_requests -= 1
         began = time.perf_counter_ns()
         try:
             if exchange.reader is not None:

@@ -64,7 +64,8 @@ class Run:
     """A run that is being served. ``complete``: its last agent request was answered and asked for no tool.
 
     ``replaced``: some result of it was. ``tokens``: used by all attempts so far. ``stopped``: nothing of it
-    is let through any more. ``quota``: whose quota error its last request met.
+    is let through any more. ``quota``: whose quota error its last request met. ``open_requests``: those whose
+    answer is not over.
     """
 
     settings: RunSettings
@@ -74,6 +75,7 @@ class Run:
     invalid: bool = False
     tokens: int = 0
     stopped: bool = False
+    open_requests: int = 0
     quota: Literal["ours", "theirs"] | None = None
     replaced: bool = False
     by_header: dict[str, str] = field(default_factory=dict)
