@@ -9,7 +9,8 @@ from typing import Any
 
 from scheduler.commands import command_text, first_step, last_program
 from scheduler.dialect import ToolRule
-from scheduler.form import ALWAYS_KNOWN, PLACE, Wording, compiled
+from scheduler.form import PLACE, Wording, compiled, is_always_known
+from scheduler.shown import quoted, token_count
 from scheduler.uniform import PayloadStream
 
 
@@ -19,12 +20,13 @@ def words_of(
     """place → what stands there for this call. Every argument has a place of its own name.
 
     ``{tool}`` is the tool, ``{target}`` the target argument, ``{name}`` the last part of a path,
-    ``{program}`` the program that a command runs last, ``{seconds}`` and ``{duration}`` the call's time limit
-    (``120``, ``2m 0s``); ``{items:x}`` is how many items the list ``x`` has (1 when it is no list),
-    ``{bytes:x}`` how long the text ``x`` is in UTF-8. ``{workspace}`` is there when it is known. Of a shell
-    command there may be ``{typed}`` (the program that could fail, as it was typed), ``{executable}`` (its
-    path), ``{redirected}`` (the file that it writes), ``{directory}`` (where it changes to); ``{line}`` is
-    the line that this is on.
+    ``{program}`` the program that a command runs last, ``{seconds}``, ``{milliseconds}``, ``{minutes}`` and
+    ``{duration}`` the call's time limit (``120``, ``120000``, ``2.0``, ``2m 0s``); ``{items:x}`` is how many
+    items the list ``x`` has (1 when it is no list), ``{bytes:x}`` how long the text ``x`` is in UTF-8,
+    ``{json:x}`` the text as the inside of a JSON string. ``{workspace}`` is there when it is known. Of a
+    shell command there may be ``{typed}`` (the program that could fail, as it was typed), ``{executable}``
+    (its path), ``{redirected}`` (the file that it writes), ``{directory}`` (where it changes to);
+    ``{line}`` is the line that this is on.
     """
     value = arguments.get(rule.target) if rule.target else None
     target = tool if value is None else command_text(value) or _plain(value)
@@ -36,6 +38,8 @@ def words_of(
         "name": target.rstrip("/").rsplit("/", 1)[-1] or target,
         "program": last_program(target),
         "seconds": f"{seconds:g}",
+        "milliseconds": f"{seconds * 1000:.0f}",
+        "minutes": f"{seconds / 60:.1f}",
         "duration": _duration(seconds),
         "line": "1",
     }
@@ -63,7 +67,7 @@ def _words_of_step(command: str) -> dict[str, str]:
 
 def can_fill(wording: Wording, words: Mapping[str, str]) -> bool:
     """Whether there are words for all places of ``wording``."""
-    return all(how or place in words or place in ALWAYS_KNOWN for how, place in PLACE.findall(wording.text))
+    return all(is_always_known(how, place) or place in words for how, place in PLACE.findall(wording.text))
 
 
 def fitting_wordings(wordings: tuple[Wording, ...], words: Mapping[str, str]) -> list[Wording]:
@@ -79,22 +83,40 @@ def _holds(wording: Wording, words: Mapping[str, str]) -> bool:
     )
 
 
-def fill(wording: Wording, words: Mapping[str, str], stream: PayloadStream | None = None) -> str:
-    """The text of ``wording``. ``{pid}`` and ``{hex12}`` come from ``stream``: a process id, 12 digits."""
+def fill(
+    wording: Wording,
+    words: Mapping[str, str],
+    stream: PayloadStream | None = None,
+    frame: str | None = None,
+) -> str:
+    """The text of ``wording``, in ``frame`` when it has an exit status.
 
+    ``{pid}``, ``{hex6}`` and ``{hex12}`` come from ``stream``: a process id, and so many digits.
+    """
+    text = _filled(wording.text, words, stream)
+    if wording.exit is None or frame is None:
+        return text
+    around = {"output": text, "exit": str(wording.exit), "tokens": str(token_count(text))}
+    return _filled(frame, {**words, **around}, stream)
+
+
+def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -> str:
     def word(match: re.Match[str]) -> str:
         how, place = match.groups()
         if how == "items":
             return str(_items(words.get(place, "")))
         if how == "bytes":
             return str(len(words.get(place, "").encode("utf-8", "surrogatepass")))
+        if how == "json":
+            return quoted(words[place]) if place in words else match[0]
         if place == "pid" and stream is not None:
             return str(1000 + stream.below(60_000))
-        if place == "hex12" and stream is not None:
-            return f"{stream.below(1 << 48):012x}"
+        if place in {"hex6", "hex12"} and stream is not None:
+            digits = int(place[3:])
+            return f"{stream.below(16**digits):0{digits}x}"
         return words.get(place, match[0])
 
-    return PLACE.sub(word, wording.text)
+    return PLACE.sub(word, text)
 
 
 def _items(text: str) -> int:

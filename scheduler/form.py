@@ -71,9 +71,16 @@ def _with_groups(pattern: str, *names: str) -> str:
     return pattern
 
 
-PLACE = re.compile(r"\{(?:(items|bytes):)?(\w+)\}")
+PLACE = re.compile(r"\{(?:(items|bytes|json):)?(\w+)\}")
 # Places that every call has words for.
-ALWAYS_KNOWN = frozenset({"tool", "target", "name", "program", "seconds", "duration", "line", "pid", "hex12"})
+ALWAYS_KNOWN = frozenset(
+    "tool target name program seconds milliseconds minutes duration line pid hex6 hex12".split()  # noqa: SIM905
+)
+
+
+def is_always_known(how: str, place: str) -> bool:
+    """Whether every call has words for a place: ``how`` they are to be put there, if in no plain way."""
+    return place in ALWAYS_KNOWN or how in {"items", "bytes"}
 
 
 class Wording(Checked):
@@ -99,7 +106,7 @@ class Wording(Checked):
     @property
     def is_for_all(self) -> bool:
         """Whether every call can have it, whatever its arguments."""
-        return not self.when and all(how or name in ALWAYS_KNOWN for how, name in PLACE.findall(self.text))
+        return not self.when and all(is_always_known(how, name) for how, name in PLACE.findall(self.text))
 
 
 class Count(Checked):
@@ -108,10 +115,12 @@ class Count(Checked):
     ``is``: ``lines`` (how many the content has), ``first``, ``last`` and ``next`` (line numbers: of the
     first, of the last, and the one after it), ``left`` (how many lines are not shown), ``sum`` (of the
     numbers at the ends of the lines, as ``grep -c`` prints them), ``size`` (of the content, as ``1.5KB``),
-    ``tokens`` (a token is four bytes, or what is left of them), ``tokens_left``, ``chars_left`` (how many of
-    them are not shown) or ``plural`` (``one`` when what it is the plural ``of`` is 1, else ``many``).
+    ``chars`` (of the content, ``plus`` what stands before it), ``tokens`` (of the content; one is four bytes,
+    or what is left of them), ``chars_left``, ``tokens_left`` (how many of them are not shown) or ``plural``
+    (``one`` when what it is the plural ``of`` is 1, else ``many``).
 
-    ``times`` multiplies ``lines``; ``like`` is a pattern for those lines that count.
+    ``times`` multiplies ``lines``; ``like`` is a pattern for those lines that count; ``grouped`` sets
+    thousands of characters apart by commas.
     """
 
     group: str
@@ -123,16 +132,19 @@ class Count(Checked):
         "left",
         "sum",
         "size",
+        "chars",
+        "chars_left",
         "tokens",
         "tokens_left",
-        "chars_left",
         "plural",
     ] = Field(alias="is")
     of: Literal["lines", "sum"] = "lines"
     one: str = ""
     many: str = "s"
     times: int = 1
+    plus: int = 0
     like: str | None = None
+    grouped: bool = False
 
     @field_validator("like")
     @classmethod
@@ -183,7 +195,7 @@ class Form(Checked):
     ``keep``: which end is left when this harness cuts; ``notice``: what it then adds, with ``{first}``,
     ``{last}``, ``{next}``, ``{total}`` (line numbers), ``{shown}`` and ``{left}`` (how many lines), and with
     ``{body}`` where it does not just follow the content. ``frame``: what stands around the ``{output}`` of a
-    command that ended with status ``{exit}``; ``{tokens}`` counts the output.
+    command that ended with status ``{exit}``; ``{tokens}`` counts it, as ``tokens`` does.
     ``errors``: kind → wordings. ``back_references``: patterns of results that only point at an earlier one.
     """
 

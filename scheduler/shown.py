@@ -73,7 +73,7 @@ class Shown:
         return replace(self, numbering=None, first=1).wrap("")
 
     def _with(self, body: str, news: Mapping[str, str]) -> str:
-        """The whole result with ``body`` in the content's place, and ``news`` in the places of other groups."""
+        """The whole result with ``body`` in the content's place, and ``news`` in those of other groups."""
         removed = self.line_count(self.body) - self.line_count(body)
         first = self.first + removed if self.form.keep == "tail" else self.first
         printed = body if self.numbering is None else _numbered(self.numbering._replace(first=first), body)

@@ -69,6 +69,9 @@ class Scene:
     @property
     def empty_text(self) -> str:
         """What this harness shows when this call has nothing to show."""
+        emptied = self.shown.emptied()
+        if emptied is not None:
+            return emptied
         return fill(self.empty_wording, words_of(self.tool, self.rule, self.arguments))
 
     @property

@@ -33,10 +33,11 @@ def _kept(form: Form, lines: list[str], keep: int) -> list[str]:
 
 def _cut_lines(scene: Scene, lines: list[str], keep: int) -> Rewrite:
     kept = "\n".join(_kept(scene.form, lines, keep))
-    notice = _notice(scene.form, scene.shown, keep)
-    if not notice and scene.shown.numbering is None and scene.shown.body.endswith("\n"):
+    if scene.form.notice is not None and not scene.shown.is_cut:
+        return Rewrite(scene.shown.cut(kept, _numbers(scene.form, scene.shown, keep)), mode="explicit")
+    if scene.shown.numbering is None and scene.shown.body.endswith("\n"):
         kept += "\n"
-    return Rewrite(scene.shown.wrap(kept) + notice, mode="explicit" if _tells(scene, notice) else "implicit")
+    return Rewrite(scene.shown.wrap(kept), mode="explicit" if scene.shown.is_cut else "implicit")
 
 
 def _cut_in_line(scene: Scene, line: str) -> Rewrite:
@@ -44,14 +45,9 @@ def _cut_in_line(scene: Scene, line: str) -> Rewrite:
     half = len(line.strip()) // 2
     start = len(line) - len(line.lstrip())
     kept = line[start + half :] if scene.form.keep == "tail" else line[: start + half]
-    notice = ""
     if scene.form.notice is not None and "{last}" not in scene.form.notice and not scene.shown.is_cut:
-        notice = scene.form.notice.format(left=1, shown=1, total=1)
-    return Rewrite(scene.shown.wrap(kept) + notice, mode="explicit" if _tells(scene, notice) else "implicit")
-
-
-def _tells(scene: Scene, notice: str) -> bool:
-    return bool(notice) or scene.shown.is_cut
+        return Rewrite(scene.shown.cut(kept, {"left": 1, "shown": 1, "total": 1}), mode="explicit")
+    return Rewrite(scene.shown.wrap(kept), mode="explicit" if scene.shown.is_cut else "implicit")
 
 
 def _share(lines: int, u: float) -> int:
@@ -59,20 +55,18 @@ def _share(lines: int, u: float) -> int:
     return max(1, int(lines * (0.2 + 0.4 * u)))
 
 
-def _notice(form: Form, shown: Shown, keep: int) -> str:
-    """The harness's notice; none when the result says already that it is cut, since those counts follow."""
-    if form.notice is None or shown.is_cut:
-        return ""
+def _numbers(form: Form, shown: Shown, keep: int) -> dict[str, int]:
+    """What the harness's notice tells of a result of which ``keep`` lines are left."""
     total = shown.line_count(shown.body)
     first = shown.first + total - keep if form.keep == "tail" else shown.first
-    return form.notice.format(
-        first=first,
-        last=first + keep - 1,
-        next=first + keep,
-        shown=keep,
-        total=shown.first + total - 1,
-        left=total - keep,
-    )
+    return {
+        "first": first,
+        "last": first + keep - 1,
+        "next": first + keep,
+        "shown": keep,
+        "total": shown.first + total - 1,
+        "left": total - keep,
+    }
 
 
 register(

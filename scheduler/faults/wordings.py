@@ -17,7 +17,7 @@ def error_text(kind: str, scene: Scene) -> Rewrite:
     words = words_of(scene.tool, scene.rule, scene.arguments)
     wordings = fitting_wordings(scene.form.errors.get(kind, ()), words) or [_PLAIN[kind]]
     wording = wordings[scene.stream.below(len(wordings))]
-    return Rewrite(fill(wording, words, scene.stream), wording.error)
+    return Rewrite(fill(wording, words, scene.stream, scene.form.frame), wording.error)
 
 
 def answer_text(kind: str, call: Withheld) -> Rewrite:
@@ -30,4 +30,4 @@ def answer_text(kind: str, call: Withheld) -> Rewrite:
     if not wordings:
         raise ValueError(f"no wording of {kind} for the tool {call.tool}")
     wording = wordings[call.stream.below(len(wordings))]
-    return Rewrite(fill(wording, words, call.stream), wording.error)
+    return Rewrite(fill(wording, words, call.stream, call.form.frame), wording.error)
