@@ -27,7 +27,7 @@ from proxy.protocols.wire import (
 
 Raw = msgspec.Raw
 NONE = msgspec.Raw()
-_raws = msgspec.json.Decoder(list[Raw])
+raws = msgspec.json.Decoder(list[Raw])
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -49,7 +49,7 @@ def elements(content: Raw | bytes, at: int) -> list[tuple[Span, Raw]]:
     whole = bytes(content)
     found: list[tuple[Span, Raw]] = []
     inside = 1
-    for element in decoded(_raws, whole):
+    for element in decoded(raws, whole):
         while whole[inside] in SEPARATORS:
             inside += 1
         end = inside + length(element)
@@ -233,6 +233,6 @@ def content_essence(content: Raw, text_type: bytes, block: Callable[[Raw], bytes
     if not opens_with(content, b"["):
         return bytes(content)
     blocks = (
-        block(element) if opens_with(element, b"{") else bytes(element) for element in decoded(_raws, content)
+        block(element) if opens_with(element, b"{") else bytes(element) for element in decoded(raws, content)
     )
     return b"[" + b",".join(blocks) + b"]"
