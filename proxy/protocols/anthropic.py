@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 import orjson
 
-from proxy.protocols.anthropic_responses import JsonReader, StreamReader
+from proxy.protocols.anthropic_responses import StreamReader, message_frame
 from proxy.protocols.history import (
     SEPARATORS,
     decoded,
@@ -36,6 +36,7 @@ from proxy.protocols.json_blocks import (
     text_edit,
     value_edit,
 )
+from proxy.protocols.readers import WholeReader
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
     Edit,
@@ -264,7 +265,7 @@ class AnthropicMessages:
         return "\n".join(texts)
 
     def reader(self, content_type: str) -> ResponseReader:
-        return StreamReader() if "event-stream" in content_type else JsonReader()
+        return StreamReader() if "event-stream" in content_type else WholeReader(message_frame)
 
     @property
     def socket(self) -> SocketFormat | None:

@@ -11,28 +11,16 @@ import msgspec
 import orjson
 
 from proxy.protocols.history import decoded, length, offset_in, string_or_empty
+from proxy.protocols.readers import count_or_none, merged, object_of, text_or_none
 from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
 from proxy.protocols.wire import CallDone, Finished, Frame, NameAt, ResponseEvent, Span, Usage, UsageSeen
 
 
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _usage(value: Any) -> Usage:
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    counts = (_object(value).get(name) for name in names)
-    return Usage(*(count if type(count) is int else None for count in counts))
-
-
-def _merged(old: Usage, new: Usage) -> Usage:
-    """Streamed counts are cumulative: a later count stands for the whole, one not said again stays."""
-    return Usage(*(b if b is not None else a for a, b in zip(old, new, strict=True)))
+    counts = (object_of(value).get(name) for name in names)
+    return Usage(*(count_or_none(count) for count in counts))
 
 
 class _Open:
@@ -84,16 +72,16 @@ class StreamReader:
             b'"text_delta"' in start or b'"thinking_delta"' in start
         )):  # fmt: skip
             return ()
-        value = _object(loads(data, "an event of the response"))
+        value = object_of(loads(data, "an event of the response"))
         index = str(value.get("index", 0))
         match value.get("type"):
             case "message_start":
-                message = _object(value.get("message"))
-                self._model = _text(message.get("model"))
-                self._usage = _merged(self._usage, _usage(message.get("usage")))
+                message = object_of(value.get("message"))
+                self._model = text_or_none(message.get("model"))
+                self._usage = merged(self._usage, _usage(message.get("usage")))
                 return (UsageSeen(self._usage),)
             case "content_block_start":
-                block = _object(value.get("content_block"))
+                block = object_of(value.get("content_block"))
                 if block.get("type") == "tool_use":
                     self._names = _name_at(event, index)
                     self._open[index] = _Open(
@@ -104,7 +92,7 @@ class StreamReader:
                     )
             case "content_block_delta":
                 opened = self._open.get(index)
-                piece = _text(_object(value.get("delta")).get("partial_json"))
+                piece = text_or_none(object_of(value.get("delta")).get("partial_json"))
                 if opened is not None and piece:
                     opened.pieces.append(piece)
             case "content_block_stop":
@@ -112,8 +100,8 @@ class StreamReader:
                 if opened is not None:
                     return (opened.done(),)
             case "message_delta":
-                self._stop = _text(_object(value.get("delta")).get("stop_reason")) or self._stop
-                self._usage = _merged(self._usage, _usage(value.get("usage")))
+                self._stop = text_or_none(object_of(value.get("delta")).get("stop_reason")) or self._stop
+                self._usage = merged(self._usage, _usage(value.get("usage")))
                 return (UsageSeen(self._usage),)
             case "message_stop":
                 return (Finished(self._stop == "tool_use", self._model),)
@@ -130,22 +118,6 @@ def _name_at(event: SseEvent, ref: str) -> tuple[NameAt, ...]:
         return ()
     start = at + offset_in(name, data)
     return (NameAt(ref, Span(start, start + length(name))),)
-
-
-class JsonReader:
-    """A response that comes as one JSON document."""
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> list[Frame]:
-        self._chunks.append(chunk)
-        return []
-
-    def close(self) -> list[Frame]:
-        raw = b"".join(self._chunks)
-        self._chunks = []
-        return [_message_frame(raw)] if raw else []
 
 
 _Raw = msgspec.Raw
@@ -177,7 +149,7 @@ _raws = msgspec.json.Decoder(list[_Raw])
 _block = msgspec.json.Decoder(_Block)
 
 
-def _message_frame(given: bytes) -> Frame:
+def message_frame(given: bytes) -> Frame:
     raw = without_lone_surrogates(given)
     if not isinstance(loads(raw, "the response"), dict):
         return Frame(given, ())
@@ -200,5 +172,5 @@ def _message_frame(given: bytes) -> Frame:
                 start = offset_in(block.name, raw)
                 names.append(NameAt(str(index), Span(start, start + length(block.name))))
     events.append(UsageSeen(_usage(response.usage)))
-    events.append(Finished(response.stop_reason == "tool_use", _text(response.model)))
+    events.append(Finished(response.stop_reason == "tool_use", text_or_none(response.model)))
     return Frame(given, tuple(events), tuple(names))
