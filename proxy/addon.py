@@ -69,6 +69,10 @@ class ChaosProxy:
             "chaos_upstream", str, "", "URL of the model endpoint; empty: by auth header or path."
         )
 
+        # Each request is given its own upstream: there is nothing to connect to before one comes.
+        if "connection_strategy" in loader.master.options:
+            loader.master.options.update(connection_strategy="lazy")
+
     def configure(self, updated: set[str]) -> None:
         if self.injector is not None or not updated & {"chaos_seed", "chaos_profile", "chaos_upstream"}:
             return

@@ -20,6 +20,7 @@ from proxy.registering import take_up
 from proxy.runs import DEFAULT_RUN, RunBook, RunSettings
 from proxy.upstream import Origin, UpstreamError, Upstreams
 from scheduler.profile import Profile
+from scheduler.uniform import SEED_LIMIT
 
 
 class ServiceError(RuntimeError):
@@ -62,6 +63,8 @@ def open_service(
 
 def _runs(settings: ServiceSettings, memory: Memory) -> RunBook:
     """The runs that are known; raises ``ServiceError`` when log and memory are of other runs than these."""
+    if not 0 <= settings.seed < SEED_LIMIT:
+        raise ServiceError(f"a seed is a whole number from 0 to 2^64 - 1, not {settings.seed}")
     defaults = RunSettings(
         run_id=DEFAULT_RUN,
         task_id=DEFAULT_RUN,
