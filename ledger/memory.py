@@ -186,6 +186,15 @@ class Memory:
         )
         return [ConversationRow(*row) for row in rows]
 
+    def conversation(self, run_id: str, conversation: str) -> ConversationRow:
+        """One conversation that is there."""
+        row = self._db.execute(
+            "SELECT conversation, role, header, workspace FROM conversations"
+            " WHERE run_id = ? AND conversation = ?",
+            (run_id, conversation),
+        ).fetchone()
+        return ConversationRow(*row)
+
     def add_conversation(self, run_id: str, row: ConversationRow) -> None:
         self._db.execute(
             "INSERT INTO conversations VALUES (?, ?, ?, ?, ?)",
@@ -246,6 +255,15 @@ class Memory:
             "SELECT conversation FROM tips WHERE run_id = ? ORDER BY rowid DESC LIMIT 1", (run_id,)
         ).fetchone()
         return None if row is None else str(row[0])
+
+    def unanswered_conversations(self, run_id: str) -> list[str]:
+        """The conversations that have a call without an answer."""
+        rows = self._db.execute(
+            "SELECT DISTINCT conversation FROM calls WHERE run_id = ? AND NOT answered"
+            " ORDER BY length(conversation), conversation",
+            (run_id,),
+        )
+        return [str(row[0]) for row in rows]
 
     def has_replaced(self, run_id: str) -> bool:
         """Whether any result of a run was replaced."""

@@ -58,7 +58,7 @@ class Locator:
         if conversation is None:
             conversation = self._conversations.create(run, role, header, _workspace(wire, dialect, request))
         conversation.rewind(request.shared)
-        conversation.last = request
+        self._conversations.hold(conversation, request)
         return Located(conversation, request)
 
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
@@ -76,7 +76,7 @@ class Locator:
         else:
             request = replace(request, shared=min(shared, request.shared))
         conversation.rewind(request.shared)
-        conversation.last = request
+        self._conversations.hold(conversation, request)
         conversation.chain = chain
         return Located(conversation, request)
 

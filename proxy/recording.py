@@ -147,7 +147,7 @@ class Recorder:
             return
         run.ended = True
         records: list[AnyRecord] = []
-        for conversation_id in run.ids:
+        for conversation_id in self._memory.unanswered_conversations(run.run_id):
             conversation = conversations.get(run, conversation_id)
             left = [row for row in conversation.pending if row.skipped != "orphaned"]
             records += [orphan(run.settings, conversation, row) for row in left]

@@ -15,6 +15,7 @@ import rfc8785
 from ledger.memory import ConversationRow, Memory
 from ledger.records import Start
 from proxy.conversation import Conversation
+from proxy.protocols.wire import ParsedRequest
 from scheduler.call import Places
 from scheduler.profile import Profile
 
@@ -149,6 +150,7 @@ class Conversations:
         self._max_loaded = max_loaded
         self._max_cached_bytes = max_cached_bytes
         self._loaded: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
+        self._held_bytes = 0
 
     def load_run(self, run: Run) -> None:
         """What memory.db knows of a run's conversations."""
@@ -165,7 +167,7 @@ class Conversations:
         key = (run.run_id, conversation)
         found = self._loaded.get(key)
         if found is None:
-            row = next(r for r in self._memory.conversations(run.run_id) if r.conversation == conversation)
+            row = self._memory.conversation(run.run_id, conversation)
             found = Conversation(row, run.settings.profile)
             found.restore(self._memory.calls(run.run_id, conversation))
             found.tip = self._memory.latest_tip(run.run_id, conversation)
@@ -173,6 +175,12 @@ class Conversations:
         self._loaded.move_to_end(key)
         self._shed()
         return found
+
+    def hold(self, conversation: Conversation, request: ParsedRequest) -> None:
+        """Keeps the last request of a conversation, for the next one to be compared with."""
+        self._held_bytes += len(request.body) - conversation.cached_bytes
+        conversation.last = request
+        self._shed()
 
     def create(self, run: Run, role: str, header: str | None, workspace: str | None) -> Conversation:
         """A new, empty conversation, written down at once; ids count up from ``c0`` in each run."""
@@ -182,11 +190,16 @@ class Conversations:
         run.ids.append(row.conversation)
         if header is not None:
             run.by_header[header] = row.conversation
-        return self.get(run, row.conversation)
+        found = Conversation(row, run.settings.profile)
+        self._loaded[run.run_id, row.conversation] = found
+        self._shed()
+        return found
 
     def forget(self, run: Run, conversation: str) -> None:
         """Drops what is held; the next request builds it again from memory.db."""
-        self._loaded.pop((run.run_id, conversation), None)
+        found = self._loaded.pop((run.run_id, conversation), None)
+        if found is not None:
+            self._held_bytes -= found.cached_bytes
 
     def recent(self, run: Run) -> list[Conversation]:
         """The loaded conversations of a run, latest first."""
@@ -194,12 +207,14 @@ class Conversations:
 
     def _shed(self) -> None:
         """Lets the least used ones go; not the newest, nor one that waits for an answer."""
-        held = sum(conversation.cached_bytes for conversation in self._loaded.values())
-        if len(self._loaded) <= self._max_loaded and held <= self._max_cached_bytes:
+        if not self._is_too_much():
             return
         for key, oldest in list(self._loaded.items())[:-1]:
-            if len(self._loaded) <= self._max_loaded and held <= self._max_cached_bytes:
+            if not self._is_too_much():
                 return
             if not oldest.in_flight:
                 del self._loaded[key]
-                held -= oldest.cached_bytes
+                self._held_bytes -= oldest.cached_bytes
+
+    def _is_too_much(self) -> bool:
+        return len(self._loaded) > self._max_loaded or self._held_bytes > self._max_cached_bytes
