@@ -39,6 +39,22 @@ class NpmRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class PypiRecipe:
+    """How a harness comes from PyPI, pinned, into an environment of its own.
+
+    ``package`` is its distribution, ``program`` the command that it brings. What it depends on is not pinned.
+    """
+
+    name: str
+    version: str
+    package: str
+    program: str
+
+
+Recipe = NpmRecipe | PypiRecipe
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A harness found on this machine. ``path`` are directories that must come first in PATH."""
 
@@ -75,7 +91,7 @@ class Adapter(Protocol):
         """As users type it and as its dialect file is called: ``claude-code``."""
 
     @property
-    def recipe(self) -> NpmRecipe | None:
+    def recipe(self) -> Recipe | None:
         """How to install it; None when it comes with us."""
 
     def find(self) -> Program:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from harness import npm
 from harness.adapter import HarnessError
 from harness.adapters import adapter_named
+from harness.recipes import install
 
 _app = typer.Typer(add_completion=False)
 
@@ -23,7 +23,7 @@ def _install(names: Annotated[list[str], typer.Argument(help="Harnesses, as in: 
             if recipe is None:
                 typer.echo(f"{name}: comes with chaosproxy, nothing to install")
                 continue
-            npm.install(recipe, typer.echo)
+            install(recipe, typer.echo)
         except HarnessError as error:
             typer.echo(f"error: {error}", err=True)
             failed = True

@@ -1,48 +1,27 @@
-"""The cache of harness programs, and what npm and node are asked to put there."""
+"""Harness programs from the npm registry, and the node that they need."""
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from harness.adapter import HarnessError, NpmRecipe, Program, version_of
+from harness.cache import Progress, cache_dir, installed_dir, scratch_home, staged
+
+__all__ = ["cache_dir", "find", "install", "installed_dir"]
 
 _INSTALL_TIMEOUT_S = 900
 _NODE_PACKAGE_MAJOR = "22"
 _SYSTEMS = {"Linux": "linux", "Darwin": "darwin"}
 _MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
-Progress = Callable[[str], None]
-
-
-def cache_dir() -> Path:
-    """``$CHAOSPROXY_CACHE``, else ``$XDG_CACHE_HOME/chaosproxy``, else ``~/.cache/chaosproxy``."""
-    own = os.environ.get("CHAOSPROXY_CACHE")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "chaosproxy"
-
-
-def installed_dir(recipe: NpmRecipe) -> Path:
-    """Where the recipe's version stands in the cache, installed or not."""
-    return cache_dir() / "harnesses" / f"{recipe.name}@{recipe.version}"
-
 
 def install(recipe: NpmRecipe, progress: Progress) -> Program:
-    """Brings a harness into the cache, once: a second call finds it. HarnessError says what went wrong.
-
-    The packages are installed beside their final place and moved there whole, so that an interrupted
-    install leaves nothing that could be taken for one.
-    """
+    """Brings a harness into the cache, once: a second call finds it. HarnessError says what went wrong."""
     target = installed_dir(recipe)
     if target.is_dir():
         progress(f"{recipe.name} {recipe.version}: already in {target}")
@@ -52,17 +31,13 @@ def install(recipe: NpmRecipe, progress: Progress) -> Program:
         raise HarnessError(
             f"{recipe.name} is installed with npm, which is not on PATH: install Node.js first"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
     progress(f"{recipe.name} {recipe.version}: installing into {target}")
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-        fresh = Path(scratch) / "install"
-        fresh.mkdir()
+    with staged(target) as fresh:
         (fresh / "package.json").write_text(json.dumps(_manifest(recipe), indent=2) + "\n", encoding="utf-8")
         _npm_install(npm, fresh, recipe)
         found = _in_cache(recipe, fresh).version
         if found != recipe.version:
             raise HarnessError(f"npm brought {recipe.name} {found}, not {recipe.version}")
-        _move(fresh, target)
     progress(f"{recipe.name} {recipe.version}: ready")
     return _in_cache(recipe, target)
 
@@ -78,7 +53,7 @@ def find(recipe: NpmRecipe) -> Program:
             f"{recipe.name} is neither in {target} nor on PATH: run `python -m harness.install {recipe.name}`"
         )
     path = _node_path(recipe, None)
-    with _scratch_home() as home:
+    with scratch_home() as home:
         return Program(Path(elsewhere), version_of(Path(elsewhere), path, home), path)
 
 
@@ -87,7 +62,7 @@ def _in_cache(recipe: NpmRecipe, place: Path) -> Program:
     if not executable.exists():
         raise HarnessError(f"{place} has no {recipe.program}: delete it and install again")
     path = _node_path(recipe, place)
-    with _scratch_home() as home:
+    with scratch_home() as home:
         return Program(executable, version_of(executable, path, home), path)
 
 
@@ -117,15 +92,6 @@ def _npm_install(npm: str, place: Path, recipe: NpmRecipe) -> None:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()
         raise HarnessError(f"npm could not install {recipe.name} {recipe.version}:\n{said[-2000:]}")
-
-
-def _move(fresh: Path, target: Path) -> None:
-    try:
-        fresh.rename(target)
-    except OSError:
-        # Somebody else finished the same install in the meantime: theirs is as good.
-        if not target.is_dir():
-            raise
 
 
 def _node_path(recipe: NpmRecipe, place: Path | None) -> tuple[Path, ...]:
@@ -161,9 +127,3 @@ def _is_new_enough(node: str | None, least: tuple[int, int]) -> bool:
         return False
     found = re.match(r"v(\d+)\.(\d+)\.", said.stdout)
     return found is not None and (int(found.group(1)), int(found.group(2))) >= least
-
-
-@contextmanager
-def _scratch_home() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="chaosproxy-home-") as home:
-        yield Path(home)

@@ -13,8 +13,8 @@ from configs import load_profile
 from harness.adapter import Adapter, Job, Program
 from harness.adapters import adapter_named
 from harness.launch import Outcome
-from harness.npm import install
 from harness.received import Received
+from harness.recipes import install
 from harness.script import Script
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall, ToolResult, Turn

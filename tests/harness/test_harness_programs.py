@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import npm
 from harness.adapter import Adapter, Job, Program
 from harness.adapters import adapter_named
 from harness.demo_model import Manner, demo_policy
+from harness.recipes import install
 from harness.script import Script, scripted
 from harness.scripted_model import ThreadedScriptedModel
 from harness.task import Task, shipped_tasks
@@ -31,7 +31,7 @@ def installed() -> Installed:
     def bring(name: str) -> tuple[Adapter, Program]:
         adapter = adapter_named(name)
         assert adapter.recipe is not None
-        return adapter, npm.install(adapter.recipe, lambda _: None)
+        return adapter, install(adapter.recipe, lambda _: None)
 
     return bring
 
