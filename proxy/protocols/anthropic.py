@@ -129,7 +129,7 @@ def _parse_item(at: Span, raw: _Raw) -> Item:
                 # When this is one list, it is all there is of the message.
                 with contextlib.suppress(WireError):
                     return _item(at, role, _blocks(content, at.start + len(opening)))
-            elif b'"role"' not in content:
+            elif content.startswith((b"[", b'"')) and b'"role"' not in content:
                 return Item(at, role, (), ())
     message = decoded(_message, raw)
     if not _may_hold_tools(message.content):
