@@ -63,6 +63,10 @@ _OPENING_ITEMS = 12
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 _SPELLING = Spelling(_TEXTS, b'{"type":"input_text","text":', b'""')
 _RESULTS = frozenset(f"{kind}_output" for kind in CALLS)
+# Tools that run at the endpoint: with these alone there is nothing for a harness to run.
+_ENDPOINT_TOOLS = frozenset(
+    {"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation", "mcp"}
+)
 # What the endpoint or its client may add to an item, and what is different in every copy of one.
 _NOT_ESSENTIAL = frozenset({"id", "status", "internal_chat_message_metadata_passthrough", "cache_control"})
 
@@ -168,6 +172,12 @@ def _print(request: ParsedRequest, part: Part, entry: PartPlan) -> Iterator[Edit
         yield from value_edit(raw, at, b"stderr", chunk.stderr, b'""')
 
 
+def _run_here(tools: Raw) -> bytes:
+    """A tool list; empty when all of it runs at the endpoint."""
+    kinds = {plain_text(kind) for _, kind in values_at(tools, (EACH, "type"))}
+    return bytes(tools) if not kinds or kinds - _ENDPOINT_TOOLS else b""
+
+
 def _history_name(top: _Top) -> str | None:
     """Under what the endpoint keeps what came before, if it does."""
     name = plain_text(top.previous_response_id)
@@ -193,7 +203,7 @@ def _one_text(body: bytes) -> ParsedRequest | None:
         return None
     end = base + length(top.input)
     return ParsedRequest(
-        body, base, end, items, 0, bytes(top.tools), bytes(top.instructions), plain_text(top.model),
+        body, base, end, items, 0, _run_here(top.tools), bytes(top.instructions), plain_text(top.model),
         bytes(top.stream) == b"true", name,
     )  # fmt: skip
 
@@ -236,7 +246,7 @@ class OpenAIResponses:
             end=found.end,
             items=items,
             shared=found.shared,
-            tools=bytes(top.tools),
+            tools=_run_here(top.tools),
             system=bytes(top.instructions),
             model=plain_text(top.model),
             stream=bytes(top.stream) == b"true",
