@@ -78,7 +78,8 @@ def _candidates(
     needle = json_string(flattened.open)[1:-1]
     for index in range(first_item, len(request.items)):
         item = request.items[index]
-        if item.role == "assistant" or needle not in request.slice(item.at):
+        start, end = request.base + item.at.start, request.base + item.at.end
+        if item.role == "assistant" or request.body.find(needle, start, end) < 0:
             continue
         earlier = wire.texts(request, request.items[index - 1]) if index else ()
         before = (earlier[-1].text or "") if earlier else ""

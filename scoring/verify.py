@@ -16,6 +16,9 @@ from scheduler.schedule import Draw, Standing, draw_as_ruled
 # Why a draw that fired was not applied: decided by the draw itself, so it has to come out the same.
 _LIMITS = frozenset({"skip_first", "max_faults", "min_gap"})
 
+# What became of the result says so before a limit does.
+_BEFORE_LIMITS = frozenset({"orphaned", "superseded", "already_answered", "dereferenced"})
+
 
 class Difference(NamedTuple):
     """A decision that does not follow from its own log; ``field`` says where, with both values."""
@@ -127,7 +130,7 @@ def _decision(run: _Run, record: Decision) -> Iterator[Difference]:
         "persistence": (record.persistence, again.persistence),
         "forced": (record.forced, again.forced),
     }
-    if record.skipped in _LIMITS or again.limited is not None:
+    if record.skipped in _LIMITS or (again.limited is not None and record.skipped not in _BEFORE_LIMITS):
         expected["skipped"] = (record.skipped, again.limited)
     for field, (logged, recomputed) in expected.items():
         if logged != recomputed:

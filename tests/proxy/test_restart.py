@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from proxy.exchange import Exchange
 from scheduler.profile import Profile
+from scoring.verify import verify_log
 from tests.proxy.build import Answer, assistant, call, image, result, text, user
 from tests.proxy.stage import Agent, Killed, Stage, profile
 
@@ -185,6 +186,9 @@ def run(chosen: Profile, steps: list[Step], troubles: dict[int, Any], max_loaded
         logged = {d["payload_sha256"] for d in it.stage.decisions()}
         delivered = {d["payload_sha256"] for d in it.stage.records("delivery")}
         assert delivered <= logged
+        verified = verify_log(it.stage.folder / "decisions.jsonl")
+        assert not verified.differences
+        assert verified.ok
         assert not it.stage.records("error")
         return it.left
 
