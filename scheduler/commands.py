@@ -73,16 +73,16 @@ class Step(NamedTuple):
     """The part of a command that can fail so that nothing else of it is seen, and what it is about.
 
     ``program``: as it was typed; None when the shell does it itself. ``redirected``: the file that its output
-    goes to. ``directory``: where it changes to. ``line``: of the command, from 1.
+    goes to. ``directory``: where the command changes to before it.
     """
 
     program: str | None
     redirected: str | None
     directory: str | None
-    line: int
 
 
 _LONGEST = 4096
+_OPERATORS = frozenset("();<>|&\n")
 _BY_THE_SHELL = frozenset(
     """. : [ alias bg break cd command continue declare echo eval exec exit export false fg getopts hash
     jobs kill let local popd printf pushd pwd read readonly return set shift source test times trap true type
@@ -98,29 +98,35 @@ _PLAIN_WORD = re.compile(r"[\w.+/@:~-]+")
 def first_step(command: str) -> Step | None:
     """The step of ``command`` that stops it when it fails; None when that is not plain to see.
 
-    Of a list the last entry, since the shell goes on after the others; in it the first part before ``&&``
-    that is a program's; of a pipe the last, whose exit code is the command's.
+    Of a list with ``;`` the last entry, since the shell goes on after the others; in it the first part before
+    ``&&`` that is a program's; of a pipe the last, whose exit code is the command's.
     """
-    tokens = _tokens(command)
-    if tokens is None or any(
-        set(token) <= set("()") or token in _COMPOUND or "<<" in token for token in tokens
-    ):
+    tokens = _tokens(command.strip())
+    if tokens is None:
         return None
-    while tokens and tokens[-1] in {";", "\n"}:
-        tokens.pop()
-    start = max((i + 1 for i, token in enumerate(tokens) if _ends_list(token)), default=0)
-    line = 1 + sum(token.count("\n") for token in tokens[:start] if _is_operator(token))
-    entry = tokens[start:]
-    if not entry or "||" in entry or "&" in entry:
+    entry: list[str] = []
+    for token in tokens:
+        if token == ";":
+            entry = []
+        elif _is_operator(token) and token not in _SIMPLE:
+            return None
+        else:
+            entry.append(token)
+    steps = [_step(_split(part, "|")[-1]) for part in _split(entry, "&&")]
+    if None in steps:
         return None
-    steps = [_step(_split(part, "|")[-1], line) for part in _split(entry, "&&")]
-    found = next((step for step in steps if step is not None and step.program is not None), steps[0])
-    directory = steps[0].directory if steps[0] is not None else None
-    return found._replace(directory=directory) if found is not None else None
+    whole = [step for step in steps if step is not None]
+    found = next((step for step in whole if step.program is not None), whole[0])
+    return found._replace(directory=whole[0].directory)
+
+
+# What another command puts there, and operators that are none since they are quoted.
+_UNCLEAR = re.compile(r"`|\$\(|(['\"])[();<>|&\n]+\1|\\[();<>|&\n]")
+_SIMPLE = frozenset({"|", "&&", ">", ">>", "<", ">&", "&>"})
 
 
 def _tokens(command: str) -> list[str] | None:
-    if len(command) > _LONGEST or any(sign in command for sign in "`$"):
+    if len(command) > _LONGEST or _UNCLEAR.search(command):
         return None
     lexer = shlex.shlex(command, posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace = " \t\r"
@@ -133,11 +139,7 @@ def _tokens(command: str) -> list[str] | None:
 
 
 def _is_operator(token: str) -> bool:
-    return bool(token) and set(token) <= set("();<>|&\n")
-
-
-def _ends_list(token: str) -> bool:
-    return _is_operator(token) and (";" in token or "\n" in token)
+    return bool(token) and _OPERATORS.issuperset(token)
 
 
 def _split(tokens: list[str], at: str) -> list[list[str]]:
@@ -150,7 +152,7 @@ def _split(tokens: list[str], at: str) -> list[list[str]]:
     return parts
 
 
-def _step(tokens: list[str], line: int) -> Step | None:
+def _step(tokens: list[str]) -> Step | None:
     """One simple command; None when it is none."""
     words: list[str] = []
     redirected = None
@@ -159,17 +161,15 @@ def _step(tokens: list[str], line: int) -> Step | None:
         if _is_operator(token):
             file = next(rest, "")
             if token in {">", ">>"} and _PLAIN_WORD.fullmatch(file) and file != "/dev/null":
-                if words and words[-1].isdigit():
-                    words.pop()  # of a descriptor: 2>
+                # The file of a descriptor of its own (2>) is as good: it is opened before anything runs.
                 redirected = file
         elif words or not _ASSIGNMENT.match(token):
             words.append(token)
-    if not words or not _PLAIN_WORD.fullmatch(words[0]):
+    if not words or words[0] in _COMPOUND or not _PLAIN_WORD.fullmatch(words[0]):
         return None
     is_cd = words[0] == "cd" and len(words) == 2 and bool(_PLAIN_WORD.fullmatch(words[1]))
     return Step(
         program=None if words[0] in _BY_THE_SHELL else words[0],
         redirected=redirected,
         directory=words[1] if is_cd and words[1] != "-" else None,
-        line=line,
     )

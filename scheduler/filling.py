@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -23,10 +24,13 @@ def words_of(
     ``{program}`` the program that a command runs last, ``{seconds}``, ``{milliseconds}``, ``{minutes}`` and
     ``{duration}`` the call's time limit (``120``, ``120000``, ``2.0``, ``2m 0s``); ``{items:x}`` is how many
     items the list ``x`` has (1 when it is no list), ``{bytes:x}`` how long the text ``x`` is in UTF-8,
-    ``{json:x}`` the text as the inside of a JSON string. ``{workspace}`` is there when it is known. Of a
-    shell command there may be ``{typed}`` (the program that could fail, as it was typed), ``{executable}``
-    (its path), ``{redirected}`` (the file that it writes), ``{directory}`` (where it changes to);
-    ``{line}`` is the line that this is on.
+    ``{json:x}`` the text as the inside of a JSON string, ``{absolute:x}`` a path from the root, when the
+    workspace is known. ``{where}`` is the argument ``path`` made absolute, or else the workspace;
+    ``{remote}`` what an MCP server calls its tool.
+
+    There may be: ``{workspace}``, ``{host}`` of a URL, and of a shell command, about the program that could
+    fail alone: ``{looked_up}`` (its name) or ``{program_path}``, as it was typed, ``{executable}`` (its path
+    either way), ``{redirected}`` (the file that it writes), ``{directory}`` (where the command changes to).
     """
     value = arguments.get(rule.target) if rule.target else None
     target = tool if value is None else command_text(value) or _plain(value)
@@ -34,6 +38,7 @@ def words_of(
     words = {str(key): _plain(item) for key, item in arguments.items()}
     words |= {
         "tool": tool,
+        "remote": tool.rsplit("__", 1)[-1],
         "target": target,
         "name": target.rstrip("/").rsplit("/", 1)[-1] or target,
         "program": last_program(target),
@@ -41,10 +46,13 @@ def words_of(
         "milliseconds": f"{seconds * 1000:.0f}",
         "minutes": f"{seconds / 60:.1f}",
         "duration": _duration(seconds),
-        "line": "1",
+        "where": _absolute(words.get("path") or ".", workspace),
     }
     if workspace is not None:
         words["workspace"] = workspace
+    host = _HOST.match(target)
+    if host is not None:
+        words["host"] = host[1]
     if rule.family == "shell" and value is not None:
         words |= _words_of_step(target)
     return words
@@ -54,15 +62,20 @@ def _words_of_step(command: str) -> dict[str, str]:
     step = first_step(command)
     if step is None:
         return {}
-    words = {"line": str(step.line)}
-    if step.program is not None:
-        words["typed"] = step.program
-        words["executable"] = step.program if "/" in step.program else f"/usr/bin/{step.program}"
+    words = {}
+    if step.program is not None and "/" in step.program:
+        words["program_path"] = words["executable"] = step.program
+    elif step.program is not None:
+        words["looked_up"] = step.program
+        words["executable"] = f"/usr/bin/{step.program}"
     if step.redirected is not None:
         words["redirected"] = step.redirected
     if step.directory is not None:
         words["directory"] = step.directory
     return words
+
+
+_HOST = re.compile(r"https?://(?:[^/?#@\s]*@)?([\w.-]+)")
 
 
 def can_fill(wording: Wording, words: Mapping[str, str]) -> bool:
@@ -107,6 +120,8 @@ def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -
             return str(_items(words.get(place, "")))
         if how == "bytes":
             return str(len(words.get(place, "").encode("utf-8", "surrogatepass")))
+        if how == "absolute":
+            return _absolute(words[place], words.get("workspace")) if place in words else match[0]
         if how == "json":
             return quoted(words[place]) if place in words else match[0]
         if place == "pid" and stream is not None:
@@ -117,6 +132,13 @@ def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -
         return words.get(place, match[0])
 
     return PLACE.sub(word, text)
+
+
+def _absolute(path: str, workspace: str | None) -> str:
+    """A path from the root, where that can be known."""
+    if workspace is None or path.startswith(("/", "~", "\\")):
+        return path
+    return posixpath.normpath(posixpath.join(workspace, path))
 
 
 def _items(text: str) -> int:

@@ -71,10 +71,10 @@ def _with_groups(pattern: str, *names: str) -> str:
     return pattern
 
 
-PLACE = re.compile(r"\{(?:(items|bytes|json):)?(\w+)\}")
+PLACE = re.compile(r"\{(?:(items|bytes|json|absolute):)?(\w+)\}")
 # Places that every call has words for.
 ALWAYS_KNOWN = frozenset(
-    "tool target name program seconds milliseconds minutes duration line pid hex6 hex12".split()  # noqa: SIM905
+    "tool remote target name program seconds milliseconds minutes duration where pid hex6 hex12".split()  # noqa: SIM905
 )
 
 
