@@ -252,6 +252,9 @@ class AnthropicMessages:
             if length(old)
         ]
 
+    def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:
+        return []
+
     def offered(self, tools: bytes) -> frozenset[str]:
         return frozenset(tool.name for tool in _offers.decode(tools)) if tools else frozenset()
 

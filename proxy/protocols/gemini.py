@@ -28,6 +28,7 @@ from proxy.protocols.json_blocks import (
     ordered,
     plain_text,
     raws,
+    renaming,
     take_apart,
     text_edit,
     value_edit,
@@ -326,6 +327,10 @@ class Gemini:
             for old, new in news
             if length(old)
         ]
+
+    def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:
+        found = _result(request, result)
+        return renaming(found.raw, request.base + found.at, found.response.name, tool)
 
     def offered(self, tools: bytes) -> frozenset[str]:
         return frozenset(_declared(tools))

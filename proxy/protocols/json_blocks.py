@@ -212,6 +212,11 @@ def value_edit(raw: bytes, at: int, name: bytes, value: Raw, new: bytes) -> list
     return [Edit(end, end, comma + b'"' + name + b'":' + new)]
 
 
+def renaming(raw: bytes, at: int, name: Raw, tool: str) -> list[Edit]:
+    """The edit that makes ``tool`` the name in the object ``raw``, which stands at ``at``, if it has one."""
+    return value_edit(raw, at, b"name", name, json_string(tool)) if opens_with(name, b'"') else []
+
+
 # -- what an item is, whatever a turn does to it --
 
 

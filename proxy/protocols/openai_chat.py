@@ -27,6 +27,7 @@ from proxy.protocols.json_blocks import (
     ordered,
     parts_of,
     plain_text,
+    renaming,
     take_apart,
     text_edit,
     value_edit,
@@ -217,6 +218,10 @@ class OpenAIChat:
             for old, new in news
             if length(old)
         ]
+
+    def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:
+        raw = request.slice(result.at)
+        return renaming(raw, request.base + result.at.start, decoded(_message, raw).name, tool)
 
     def offered(self, tools: bytes) -> frozenset[str]:
         found = [

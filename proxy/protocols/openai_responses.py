@@ -30,6 +30,7 @@ from proxy.protocols.json_blocks import (
     ordered,
     parts_of,
     plain_text,
+    renaming,
     take_apart,
     text_edit,
     value_edit,
@@ -347,6 +348,10 @@ class OpenAIResponses:
             for old, new in news
             if length(old)
         ]
+
+    def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:
+        raw = request.slice(result.at)
+        return renaming(raw, request.base + result.at.start, decoded(_item, raw).name, tool)
 
     def offered(self, tools: bytes) -> frozenset[str]:
         paths = ((EACH, "name"), (EACH, "type"), (EACH, "tools", EACH, "name"))

@@ -245,6 +245,10 @@ class WireFormat(Protocol):
         """The edits that give a call its tool's name back, and its arguments where the harness lost them."""
         ...
 
+    def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:
+        """The edits that give a result the name of its call's tool back, where results repeat it."""
+        ...
+
     def offered(self, tools: bytes) -> frozenset[str]:
         """The names of the tools in a request's tool list."""
         ...
