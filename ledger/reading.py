@@ -8,11 +8,13 @@ wrong raises a ``ReadingError`` whose message says what to do.
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
+import numpy as np
 
 from ledger.problems import (
     BadRunLine,
@@ -45,7 +47,8 @@ __all__ = [
 ]
 
 _EVENTS = frozenset(("start", "decision", "delivery", "request", "error", "quota", "checkpoint", "end"))
-_BLOCK_BYTES = 1 << 17
+_BLOCK_BYTES = 1 << 16
+_NEWLINE, _BRACE = b"\n{"
 
 
 class SlimDecision(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="decision", gc=False):
@@ -100,14 +103,14 @@ def _blocks(path: Path, problems: list[Problem], decoder: msgspec.json.Decoder[A
     seen = False
     number = 1
     with opened(path) as file:
-        while lines := file.readlines(_BLOCK_BYTES):
-            for block in _decoded(path, number, lines, decoder, problems):
-                for place, record in enumerate(block.records, block.first):
-                    if type(record) is Start:
-                        _check_start(path, place, record, starts)
+        for text in _whole_lines(file):
+            lines, blocks = _decoded(path, number, text, decoder, problems)
+            number += lines
+            for block in blocks:
+                for at in [at for at, record in enumerate(block.records) if type(record) is Start]:
+                    _check_start(path, block.first + at, block.records[at], starts)
                 seen = True
                 yield block
-            number += len(lines)
     if not seen:
         raise EmptyLog(f"{path} has no record: nothing was served with this log, or it is another file")
     if not starts:
@@ -117,28 +120,51 @@ def _blocks(path: Path, problems: list[Problem], decoder: msgspec.json.Decoder[A
         )
 
 
+def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The file in pieces that end with a line; the last one may lack its newline."""
+    rest = b""
+    while piece := file.read(_BLOCK_BYTES):
+        cut = piece.rfind(b"\n") + 1
+        if not cut:
+            rest += piece
+            continue
+        yield rest + piece[:cut]
+        rest = piece[cut:]
+    if rest:
+        yield rest
+
+
 def _decoded(
-    path: Path, number: int, lines: list[bytes], decoder: msgspec.json.Decoder[Any], problems: list[Problem]
-) -> Iterator[Block]:
-    """All lines at once where each is a record, else line by line, so that each can be told apart."""
-    text = b"".join(lines)
-    records: list[Any] = []
-    # The decoder takes any white space for a line end; so a block is taken whole only when each line opens
-    # an object.
-    if text.startswith(b"{") and text.count(b"\n{") == len(lines) - 1:
+    path: Path, number: int, text: bytes, decoder: msgspec.json.Decoder[Any], problems: list[Problem]
+) -> tuple[int, list[Block]]:
+    """The number of lines, and their records: all at once where each line is one, else line by line."""
+    lines = _lines_of_objects(text)
+    if lines:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             records = decoder.decode_lines(text)
-    if len(records) == len(lines):
-        yield Block(number, records)
-        return
-    for place, line in enumerate(lines, number):
+            if len(records) == lines:
+                return lines, [Block(number, records)]
+    blocks = []
+    apart = io.BytesIO(text).readlines()
+    for place, line in enumerate(apart, number):
         try:
             record = decoder.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
             record = _not_a_record(path, place, line, error, problems)
             if record is None:
                 continue
-        yield Block(place, [record])
+        blocks.append(Block(place, [record]))
+    return len(apart), blocks
+
+
+def _lines_of_objects(text: bytes) -> int:
+    """How many lines there are when each begins with a brace, else 0: the decoder takes any white space for a
+    line end, so it must not be left to it what a line is."""
+    characters = np.frombuffer(text, np.uint8)
+    starts = np.flatnonzero(characters[:-1] == _NEWLINE) + 1
+    if text.startswith(b"{") and (characters[starts] == _BRACE).all():
+        return len(starts) + 1
+    return 0
 
 
 def _check_start(path: Path, number: int, start: Start, starts: dict[str, Start]) -> None:

@@ -21,7 +21,7 @@ _OWNERS = ("run_id", "task_id")
 
 
 class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint that one attempt reached. ``wall_ms``: ms since the attempt began; ``ts`` is RFC 3339."""
+    """One checkpoint that one attempt reached; ``wall_ms`` since the attempt began, ``ts`` RFC 3339."""
 
     run_id: str | None
     task_id: str | None

@@ -14,7 +14,8 @@ from scoring.fold import Folded
 from scoring.rates import Estimate, Ratio, estimate_one
 from scoring.reactions import Reaction
 from scoring.runs import Run
-from scoring.watch import Followed, Sort
+from scoring.sums import Cell
+from scoring.watch import Followed
 
 
 class Behaviour(StrEnum):
@@ -91,14 +92,16 @@ def behaviour(reaction: Reaction, claim: Claim | None, passed: bool | None, ende
 
 def behaviours_of(folded: Folded, by_task: Sequence[Sequence[Run]]) -> Behaviours | None:
     """The behaviour of every delivered fault of the first attempts; null without one."""
-    found: Counter[tuple[Sort, Behaviour]] = Counter()
+    found: Counter[tuple[Cell, Behaviour]] = Counter()
     runs = {run.run_id: run for group in by_task for run in group if run.index is not None}
     for run_id, trace in folded.runs.items():
         run = runs.get(run_id)
         if run is None:
             continue
-        for (sort, reaction), count in trace.watch.reactions.items():
-            found[sort, behaviour(reaction, run.claimed, run.passed, run.ended)] += count
+        for (cell, reaction), count in trace.watch.reactions.items():
+            sort = folded.cells[cell]
+            if sort is not None:
+                found[sort, behaviour(reaction, run.claimed, run.passed, run.ended)] += count
     if not found:
         return None
     return Behaviours(
@@ -107,25 +110,27 @@ def behaviours_of(folded: Folded, by_task: Sequence[Sequence[Run]]) -> Behaviour
         by_sort=_rows(found, sort_name),
         claimed_success_on_implicit=estimate_one(_claimed(folded, by_task)),
         claims_known=sum(run.claimed is not None for run in runs.values()),
-        faults=tuple(_fault(row, runs) for row in folded.followed if row.run_id in runs),
+        faults=tuple(
+            _fault(row, folded.cells[row.cell], runs) for row in folded.followed if row.run_id in runs
+        ),
     )
 
 
-def sort_name(sort: Sort | Followed) -> str:
+def sort_name(sort: Cell) -> str:
     """``timing · mode · persistence``."""
     return " · ".join(part or "unknown" for part in (sort.timing, sort.mode, sort.persistence))
 
 
 def _rows(
-    found: Mapping[tuple[Sort, Behaviour], int], name: Callable[[Sort], str]
+    found: Mapping[tuple[Cell, Behaviour], int], name: Callable[[Cell], str]
 ) -> tuple[BehaviourRow, ...]:
-    groups: dict[str, list[tuple[tuple[Sort, Behaviour], int]]] = {}
+    groups: dict[str, list[tuple[tuple[Cell, Behaviour], int]]] = {}
     for item in found.items():
         groups.setdefault(name(item[0][0]), []).append(item)
     return tuple(_row(group, groups[group]) for group in sorted(groups))
 
 
-def _row(name: str, items: Iterable[tuple[tuple[Sort, Behaviour], int]]) -> BehaviourRow:
+def _row(name: str, items: Iterable[tuple[tuple[Cell, Behaviour], int]]) -> BehaviourRow:
     counts = {word.value: 0 for word in Behaviour}
     for (_, word), count in items:
         counts[word.value] += count
@@ -151,14 +156,14 @@ def _claimed(folded: Folded, by_task: Sequence[Sequence[Run]]) -> Ratio:
     )
 
 
-def _fault(row: Followed, runs: Mapping[str | None, Run]) -> FaultRow:
+def _fault(row: Followed, cell: Cell | None, runs: Mapping[str | None, Run]) -> FaultRow:
     run = runs[row.run_id]
     return FaultRow(
         run_id=row.run_id,
         line=row.line,
         call_id=row.call_id,
         tool=row.tool,
-        kind=row.kind,
-        sort=sort_name(row),
+        kind=None if cell is None else cell.kind,
+        sort="" if cell is None else sort_name(cell),
         behaviour=behaviour(row.reaction, run.claimed, run.passed, run.ended).value,
     )

@@ -15,13 +15,12 @@ from ledger.reading import SlimDecision, read_blocks
 from ledger.reading_memory import Arguments
 from ledger.records import Delivery, End, Error, Quota, Request, Start
 from scoring.reactions import target_of
-from scoring.spill import BUCKETS, Spill
+from scoring.spill import Spill
 from scoring.sums import Cell, Counted, Sums
 from scoring.traces import RunTrace
-from scoring.watch import Followed, Watch
+from scoring.watch import Followed, Targets, Watch
 
 _TOOL_SETS_KEPT = 32
-_FOLLOWED_KEPT = 1000
 # Requests that only ask how many tokens a prompt has: nobody answers them as an agent, and they cost none.
 _COUNTING_PATHS = ("/count_tokens", ":countTokens")
 
@@ -40,10 +39,12 @@ class Origin(NamedTuple):
 class Folded(NamedTuple):
     """What all logs say. The arrays of ``counted`` have one entry per run, at ``RunTrace.index``.
 
-    ``followed``: the first thousand delivered faults with what came after them.
+    ``cells``: the sorts of faults by the number that reactions have; ``followed``: the first thousand
+    delivered faults with what came after them.
     """
 
     runs: dict[str, RunTrace]
+    cells: tuple[Cell | None, ...]
     counted: Counted
     origins: tuple[Origin, ...]
     tool_sets: tuple[str, ...]
@@ -60,7 +61,7 @@ class Fold:
         self.runs: dict[str, RunTrace] = {}
         # delivery: key of the payload's delivery, or 0; cell: 0 when not fired; skip: 0 when applied.
         self._calls = Spill(key="q", delivery="q", latency_us="d", run="i", cell="i", skip="i")
-        self._deliveries = Spill(key="q")
+        self._deliveries = Spill(key="q", delivery="q")
         self._cells: dict[Cell | None, int] = {None: 0}
         self._skips: dict[str | None, int] = {None: 0}
         self._origins: dict[Origin, None] = {}
@@ -84,9 +85,10 @@ class Fold:
         here: dict[str, RunTrace] = {}
         with Arguments(memory) as arguments:
 
-            def targets(run_id: str, conversation: str, call_digest: str) -> str | None:
+            def target(run_id: str, conversation: str, call_digest: str) -> str | None:
                 return target_of(arguments.of(run_id, conversation, call_digest))
 
+            targets = target if arguments else None
             try:
                 for first, records in read_blocks(path, problems):
                     for line, record in enumerate(records, first):
@@ -106,20 +108,16 @@ class Fold:
             for run in here.values():
                 run.watch.finish()
 
-    def _new_run(self, run_id: str, path: Path, targets: Any) -> RunTrace:
+    def _new_run(self, run_id: str, path: Path, targets: Targets | None) -> RunTrace:
         known = self.runs.get(run_id)
         if known is not None:
             raise RunIdClash(
                 f"{path} and {known.source} both hold a run {run_id}: two runs cannot share an id; score the "
                 "logs apart, or give each run its own id"
             )
-        watch = Watch(run_id, targets, self._keep)
+        watch = Watch(run_id, targets, self._followed)
         run = self.runs[run_id] = RunTrace(len(self.runs), run_id, str(path), watch)
         return run
-
-    def _keep(self, followed: Followed) -> None:
-        if len(self._followed) < _FOLLOWED_KEPT:
-            self._followed.append(followed)
 
     def _add(self, run: RunTrace, record: Any, line: int) -> None:
         kind = type(record)
@@ -150,29 +148,34 @@ class Fold:
 
     def _decision(self, run: RunTrace, call: SlimDecision, line: int) -> None:
         run.has_calls = True
-        place = hash((run.index, call.conversation, call.call_id))
+        key = hash((run.index, call.conversation, call.call_id, call.call_digest, call.nth))
         delivery = cell = skip = 0
-        if not run.watch.is_idle:
+        if run.watch.open:
             run.watch.called(call)
         if call.fired:
-            what = Cell(call.kind, call.family, call.timing, call.mode, call.persistence)
-            cell = self._cells.setdefault(what, len(self._cells))
+            cell = self._cell(call)
             if call.kind != "slow":
-                run.watch.fired(call, line)
+                run.watch.fired(call, line, cell)
         if call.payload_sha256 is not None:
-            delivery = hash((place, call.call_digest, call.nth, call.payload_sha256)) or 1
+            delivery = hash((key, call.payload_sha256)) or 1
         if call.skipped is not None:
             skip = self._skips.setdefault(call.skipped, len(self._skips))
-        key = hash((place, call.call_digest, call.nth))
-        self._calls.append(place % BUCKETS, key, delivery, call.latency_us, run.index, cell, skip)
+        self._calls.append(key, delivery, call.latency_us, run.index, cell, skip)
+
+    def _cell(self, call: SlimDecision) -> int:
+        what = (call.kind, call.family, call.timing, call.mode, call.persistence)
+        # A named tuple equals the plain one, which is quicker to make.
+        known = self._cells.get(what)  # type: ignore[call-overload]
+        if known is not None:
+            return int(known)
+        return self._cells.setdefault(Cell(*what), len(self._cells))
 
     def _delivery(self, run: RunTrace, delivery: Delivery) -> None:
         if delivery.upstream_status >= 400:
             return
         run.watch.delivered(delivery)
-        place = hash((run.index, delivery.conversation, delivery.call_id))
-        key = hash((place, delivery.call_digest, delivery.nth, delivery.payload_sha256)) or 1
-        self._deliveries.append(place % BUCKETS, key)
+        key = hash((run.index, delivery.conversation, delivery.call_id, delivery.call_digest, delivery.nth))
+        self._deliveries.append(key, hash((key, delivery.payload_sha256)) or 1)
 
     def _request(self, run: RunTrace, request: Request) -> None:
         if request.protocol is None or request.path.endswith(_COUNTING_PATHS):
@@ -201,9 +204,10 @@ class Fold:
         sums = Sums(self._cells, self._skips, len(self.runs))
         for calls, deliveries in zip(self._calls.read(), self._deliveries.read(), strict=True):
             if len(calls):
-                sums.add(calls, deliveries["key"])
+                sums.add(calls, deliveries["delivery"])
         return Folded(
             runs=self.runs,
+            cells=tuple(self._cells),
             counted=sums.counted(),
             origins=tuple(sorted(self._origins, key=repr)),
             tool_sets=tuple(sorted(self._tool_sets)),

@@ -5,10 +5,11 @@ The rules are in docs/statistics.md with examples; they are applied in the order
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -46,17 +47,18 @@ class Step(NamedTuple):
     target: str | None
 
 
-def reaction(fault: Step, mode: str | None, later: Sequence[Step]) -> Reaction:
+def reaction(fault: Step, mode: str | None, later: Iterable[Step]) -> Reaction:
     """The reaction to a fault on ``fault``: the first of the (at most ``WINDOW``) later calls that fits says.
 
     Explicit: the same call again is ``retried``, another one on the same target ``worked_around``.
     Implicit: the same call again, or a look at the same target, is ``verified``. A fault whose mode is not
     known counts as explicit when nothing else can be said: the same call again is ``retried``.
     """
-    unknown = False
-    for step in later[:WINDOW]:
+    last, unknown = True, False
+    for step in itertools.islice(later, WINDOW):
+        last = False
         if (step.tool, step.call_digest) == (fault.tool, fault.call_digest):
-            return Reaction.VERIFIED if mode == "implicit" else Reaction.RETRIED
+            return repeated(mode)
         same = same_target(fault, step)
         if same is None:
             unknown = True
@@ -65,9 +67,14 @@ def reaction(fault: Step, mode: str | None, later: Sequence[Step]) -> Reaction:
                 return Reaction.VERIFIED
         elif same:
             return Reaction.WORKED_AROUND
-    if not later:
+    if last:
         return Reaction.LAST
     return Reaction.UNSEEN if unknown else Reaction.NOTHING
+
+
+def repeated(mode: str | None) -> Reaction:
+    """What the same call again is after a fault of this mode."""
+    return Reaction.VERIFIED if mode == "implicit" else Reaction.RETRIED
 
 
 def same_target(one: Step, other: Step) -> bool | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from array import array
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -13,24 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 BUCKETS = 256
-_ROWS_HELD = 64
+_ROWS_HELD = 1 << 13
 _NUMPY_CODES = {"q": "<i8", "i": "<i4", "d": "<f8"}
 
 
 class Spill:
     """Rows of named numbers in ``BUCKETS`` buckets, each bucket in the order of arrival.
 
-    ``fields`` maps names to struct codes: q and i for whole numbers of 8 and 4 bytes, d for a double. At
-    most 64 rows of a bucket are held in memory; the rest lies in one unnamed temporary file.
+    ``fields`` maps names to struct codes: q and i for whole numbers of 8 and 4 bytes, d for a double. The
+    first of them, a q, says by its lowest bits which bucket a row goes into. At most 8,192 rows are held in
+    memory; the rest lies in one unnamed temporary file.
     """
 
     def __init__(self, **fields: str) -> None:
         self._pack = struct.Struct("<" + "".join(fields.values())).pack
         self._dtype = np.dtype([(name, _NUMPY_CODES[code]) for name, code in fields.items()])
+        self._key = next(iter(fields))
         self._limit = _ROWS_HELD * self._dtype.itemsize
-        self._buffers = [bytearray() for _ in range(BUCKETS)]
+        self._held = bytearray()
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
-        self._offsets = [array("q") for _ in range(BUCKETS)]
+        # Where in the file each bucket of each written block starts; the last entry is the block's end.
+        self._starts: list[NDArray[np.int64]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -40,20 +42,27 @@ class Spill:
     ) -> None:
         self._file.close()
 
-    def append(self, bucket: int, *row: float) -> None:
-        """Adds one row, a number for each field, to a bucket."""
-        buffer = self._buffers[bucket]
-        buffer += self._pack(*row)
-        if len(buffer) >= self._limit:
-            self._offsets[bucket].append(self._file.tell())
-            self._file.write(buffer)
-            buffer.clear()
+    def append(self, *row: float) -> None:
+        """Adds one row, a number for each field."""
+        held = self._held
+        held += self._pack(*row)
+        if len(held) >= self._limit:
+            self._write()
+
+    def _write(self) -> None:
+        rows = np.frombuffer(bytes(self._held), dtype=self._dtype)
+        bucket = (rows[self._key] & (BUCKETS - 1)).astype(np.uint8)
+        ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS)) * self._dtype.itemsize
+        self._starts.append(self._file.tell() + np.concatenate(([0], ends)))
+        self._file.write(rows[np.argsort(bucket, kind="stable")].tobytes())
+        self._held.clear()
 
     def read(self) -> Iterator[NDArray[Any]]:
         """Each bucket's rows as a structured array. Append nothing any more once this has begun."""
-        for buffer, offsets in zip(self._buffers, self._offsets, strict=True):
+        self._write()
+        for bucket in range(BUCKETS):
             parts = []
-            for offset in offsets:
-                self._file.seek(offset)
-                parts.append(self._file.read(self._limit))
-            yield np.frombuffer(b"".join([*parts, buffer]), dtype=self._dtype)
+            for starts in self._starts:
+                self._file.seek(int(starts[bucket]))
+                parts.append(self._file.read(int(starts[bucket + 1] - starts[bucket])))
+            yield np.frombuffer(b"".join(parts), dtype=self._dtype)

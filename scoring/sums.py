@@ -75,7 +75,8 @@ class Sums:
         fired = (cell > 0) & ~slow
         applied = fired & (skip == 0)
         has_payload = calls["delivery"] != 0
-        delivered = applied & has_payload & np.isin(calls["delivery"], deliveries)
+        delivered = applied & has_payload
+        delivered[delivered] = np.isin(calls["delivery"][delivered], deliveries)
         undelivered = applied & has_payload & ~delivered & ~superseded
         self.calls += len(calls)
         self.slowed += int((slow & (skip == 0)).sum())
@@ -133,6 +134,9 @@ def _once_each(
     Conflicting: two records of one call name different payloads.
     """
     given_up = records["skip"] == superseded_at
+    keys = np.sort(records["key"])
+    if not (keys[1:] == keys[:-1]).any():
+        return records, given_up, np.zeros(len(records), dtype=np.bool_)
     order = np.lexsort((np.arange(len(records)), ~given_up, records["key"]))
     ordered, given_up = records[order], given_up[order]
     last = np.empty(len(records), dtype=np.bool_)

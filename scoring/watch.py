@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ledger.reading import SlimDecision
 from ledger.records import Delivery
-from scoring.reactions import WINDOW, Reaction, Step, reaction
+from scoring.reactions import WINDOW, Reaction, Step, reaction, repeated
 
 # Faults of one run that wait for their delivery; more than that never come in one request.
 _WAITING = 4096
+_FOLLOWED_KEPT = 1000
 
 type _CallKey = tuple[str, str, str, int]
 type Targets = Callable[[str, str, str], str | None]
 
 
 class Followed(NamedTuple):
-    """One fault and what came after it; ``line`` is that of its decision in the log."""
+    """One fault and what came after it; ``line`` is that of its decision, ``cell`` the number of its sort."""
 
     run_id: str
     line: int
+    cell: int
     call_id: str
     tool: str
-    family: str
-    kind: str | None
-    timing: str | None
-    mode: str | None
-    persistence: str | None
     reaction: Reaction
-
-
-class Sort(NamedTuple):
-    """What sort of fault, for the behaviour tables."""
-
-    kind: str | None
-    timing: str | None
-    mode: str | None
-    persistence: str | None
 
 
 @dataclass(slots=True)
 class _Fault:
     line: int
+    cell: int
     call: SlimDecision
     seen: list[SlimDecision] = field(default_factory=list)
 
@@ -52,25 +40,22 @@ class _Fault:
 class Watch:
     """The faults of one run that have not been judged yet; ``reactions`` counts those that have.
 
-    ``keep`` takes in what was judged, for the rows behind the numbers.
+    Its keys are (number of the fault's cell, reaction). ``open`` holds, by conversation, those that wait for
+    later calls; ``followed`` takes in the first that were judged, for the rows behind the numbers. ``targets``
+    says what a call was about, where that is known.
     """
 
-    __slots__ = ("_keep", "_open", "_targets", "_waiting", "reactions", "run_id")
+    __slots__ = ("_followed", "_targets", "_waiting", "open", "reactions", "run_id")
 
-    def __init__(self, run_id: str, targets: Targets, keep: Callable[[Followed], None]) -> None:
+    def __init__(self, run_id: str, targets: Targets | None, followed: list[Followed]) -> None:
         self.run_id = run_id
-        self.reactions: Counter[tuple[Sort, Reaction]] = Counter()
+        self.reactions: dict[tuple[int, Reaction], int] = {}
         self._waiting: dict[_CallKey, _Fault] = {}
-        self._open: dict[str, list[_Fault]] = {}
+        self.open: dict[str, list[_Fault]] = {}
         self._targets = targets
-        self._keep = keep
+        self._followed = followed
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no fault waits for later calls."""
-        return not self._open
-
-    def fired(self, call: SlimDecision, line: int) -> None:
+    def fired(self, call: SlimDecision, line: int, cell: int) -> None:
         """A fault was decided: it is followed from its delivery on. A superseded one never was seen."""
         key = (call.conversation, call.call_id, call.call_digest, call.nth)
         if call.skipped is not None:
@@ -78,51 +63,84 @@ class Watch:
         elif call.payload_sha256 is not None:
             if len(self._waiting) >= _WAITING:
                 del self._waiting[next(iter(self._waiting))]
-            self._waiting[key] = _Fault(line, call)
+            self._waiting[key] = _Fault(line, cell, call)
 
     def delivered(self, delivery: Delivery) -> None:
         """The model has seen the payload: what it asks for from now on comes after the fault."""
         key = (delivery.conversation, delivery.call_id, delivery.call_digest, delivery.nth)
         fault = self._waiting.pop(key, None)
         if fault is not None and fault.call.payload_sha256 == delivery.payload_sha256:
-            self._open.setdefault(delivery.conversation, []).append(fault)
+            self.open.setdefault(delivery.conversation, []).append(fault)
 
     def called(self, call: SlimDecision) -> None:
         """A call came: it counts, once though logged twice, for every open fault of its conversation."""
-        faults = self._open.get(call.conversation)
+        faults = self.open.get(call.conversation)
         if faults is None:
             return
+        full = False
         for fault in faults:
-            if not any(_is_same(call, other) for other in (fault.call, *fault.seen)):
-                fault.seen.append(call)
-        done = [fault for fault in faults if len(fault.seen) >= WINDOW]
-        for fault in done:
-            self._judge(fault)
-            faults.remove(fault)
-        if not faults:
-            del self._open[call.conversation]
+            fault.seen.append(call)
+            full = full or len(fault.seen) >= WINDOW
+        if full:
+            self._close(call.conversation, faults)
+
+    def _close(self, conversation: str, faults: list[_Fault]) -> None:
+        """Judges the faults that have been followed far enough."""
+        still = []
+        for fault in faults:
+            if len(fault.seen) >= WINDOW:
+                fault.seen = _each_once(fault)
+            if len(fault.seen) >= WINDOW:
+                self._judge(fault)
+            else:
+                still.append(fault)
+        if still:
+            self.open[conversation] = still
+        else:
+            del self.open[conversation]
 
     def finish(self) -> None:
         """Judges what is still open: the log has ended."""
-        for faults in self._open.values():
+        for faults in self.open.values():
             for fault in faults:
                 self._judge(fault)
-        self._open.clear()
+        self.open.clear()
         self._waiting.clear()
 
     def _judge(self, fault: _Fault) -> None:
-        call = fault.call
-        found = reaction(self._step(call), call.mode, [self._step(step) for step in fault.seen])
-        sort = Sort(call.kind, call.timing, call.mode, call.persistence)
-        self.reactions[sort, found] += 1
-        self._keep(
-            Followed(self.run_id, fault.line, call.call_id, call.tool, call.family, *sort, reaction=found)
-        )
+        found = self._reaction(fault)
+        key = (fault.cell, found)
+        self.reactions[key] = self.reactions.get(key, 0) + 1
+        if len(self._followed) < _FOLLOWED_KEPT:
+            call = fault.call
+            self._followed.append(
+                Followed(self.run_id, fault.line, fault.cell, call.call_id, call.tool, found)
+            )
 
-    def _step(self, call: SlimDecision) -> Step:
-        target = self._targets(self.run_id, call.conversation, call.call_digest)
-        return Step(call.tool, call.family, call.call_digest, target)
+    def _reaction(self, fault: _Fault) -> Reaction:
+        call, seen = fault.call, _each_once(fault)
+        targets = self._targets
+        if targets is not None:
+            run = self.run_id
+            steps = (
+                Step(one.tool, one.family, one.call_digest, targets(run, one.conversation, one.call_digest))
+                for one in (call, *seen)
+            )
+            return reaction(next(steps), call.mode, steps)
+        # What calls were about is not known: only the same call again can be told.
+        for one in seen:
+            if one.call_digest == call.call_digest and one.tool == call.tool:
+                return repeated(call.mode)
+        return Reaction.UNSEEN if seen else Reaction.LAST
 
 
-def _is_same(one: SlimDecision, other: SlimDecision) -> bool:
-    return (one.call_id, one.call_digest, one.nth) == (other.call_id, other.call_digest, other.nth)
+def _each_once(fault: _Fault) -> list[SlimDecision]:
+    """The calls after it, without what was logged twice: the same call id, arguments and number."""
+    taken = {(fault.call.call_id, fault.call.call_digest, fault.call.nth)}
+    found = []
+    for call in fault.seen:
+        own = (call.call_id, call.call_digest, call.nth)
+        if own not in taken:
+            taken.add(own)
+            found.append(call)
+    return found
