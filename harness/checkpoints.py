@@ -206,7 +206,9 @@ def _effects(watched: Watched, turn: AgentRequest, answered: Sequence[Answered])
 
 
 def _reached_by(watched: Watched, dialect: Dialect, effect: Effect) -> Iterable[CheckpointRow]:
-    if effect.is_applied and watched.is_open("patch_applied"):
+    # What an earlier attempt has applied is applied again only by what changes the files again.
+    is_again = any(row.checkpoint == "patch_applied" for row in watched.earlier)
+    if effect.is_applied and watched.is_open("patch_applied") and (effect.changed or not is_again):
         yield watched.row("patch_applied", effect.answered.row, applied=True)
     if effect.ran and watched.is_open("tests_run"):
         command = command_of(dialect, effect.answered)

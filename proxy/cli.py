@@ -88,6 +88,15 @@ def serve(
             envvar="CHAOSPROXY_TOKEN", help="Secret that must open every path: http://HOST:PORT/<token>/…"
         ),
     ] = None,
+    control_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port of the control API on the loopback, which says what the path cannot: a run's task,"
+            " seed, profile, budget and verdict. 0 takes a free one.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -109,8 +118,73 @@ def serve(
             block_on_error=on_error is console.OnError.block,
             log_payloads=log_payloads,
             token=token,
+            control_port=control_port,
         )
     )
+
+
+@app.command(context_settings={"allow_interspersed_args": True})
+@friendly
+def run(
+    manifest: Annotated[
+        Path, typer.Option("--manifest", "-m", help="What is to be run: see docs/supervised-runs.md.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same one goes on.")],
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN",
+            help="off, or CHECKPOINT:hard_exit[,…]: where first attempts are killed. Else the variable"
+            " CHAOSPROXY_FAULTS, else the manifest says.",
+        ),
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, help="Runs per task and seed; else the manifest says.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time.")] = 1,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="URL", help="The model endpoint; else the manifest says.")
+    ] = None,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls", help="Run both controls first: without faults, and killed before any work."
+        ),
+    ] = False,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CMD…", help="Any command in the place of the manifest's harness."),
+    ] = None,
+) -> None:
+    """Supervised runs: every task, seed and repeat of a manifest in a workspace of its own, killed or cut as
+    planned, judged by the task's own check, written down the moment each one stops.
+
+    Run it again with the same folder to go on where it was stopped.
+    """
+    from harness.preparing import RunOptions
+    from harness.running import run_command
+
+    options = RunOptions(out, faults, repeat, jobs, upstream, tuple(command or ()))
+    _exit(run_command(manifest, options, terminal.Progress(), controls=controls))
+
+
+@app.command()
+@friendly
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time.")] = 1,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="URL", help="The model endpoint, when it has moved.")
+    ] = None,
+) -> None:
+    """A resume pass: every run that was cut goes on from its last durable checkpoint with the harness's own
+    resume command, in the same workspace, under the same seed and what is left of its budget.
+
+    What cannot be resumed honestly gets a line that says why, and exit code 1.
+    """
+    from harness.running import resume_command
+
+    _exit(resume_command(folder, terminal.Progress(), jobs=jobs, upstream=upstream))
 
 
 @app.command()
@@ -132,10 +206,17 @@ def score(
 
     The last two lines of the text are made to be pasted.
     """
+    from ledger.controls import control_folders
     from scoring.score import score_json, score_paths
     from scoring.text import score_text
 
-    result = score_paths(paths, threshold=threshold, verdicts=verdicts)
+    result = score_paths(
+        paths,
+        threshold=threshold,
+        verdicts=verdicts,
+        positive=control_folders(paths, "positive"),
+        negative=control_folders(paths, "negative"),
+    )
     terminal.write(score_json(result).decode() if json else score_text(result))
     _exit(result.exit_code)
 
@@ -153,10 +234,17 @@ def report(
     verdicts: Annotated[Path | None, typer.Option(help="As for score.")] = None,
 ) -> None:
     """One self-contained HTML page about finished runs."""
+    from ledger.controls import control_folders
     from scoring.report import write_report
     from scoring.score import score_paths
 
-    result = score_paths(paths, threshold=threshold, verdicts=verdicts)
+    result = score_paths(
+        paths,
+        threshold=threshold,
+        verdicts=verdicts,
+        positive=control_folders(paths, "positive"),
+        negative=control_folders(paths, "negative"),
+    )
     write_report(result, output)
     terminal.write(f"wrote {output}")
     _exit(result.exit_code)

@@ -10,7 +10,9 @@ from collections.abc import Callable
 def _known() -> tuple[type[Exception], ...]:
     from configs import ConfigError
     from harness.adapter import HarnessError
+    from harness.task import TaskError
     from ledger.decisions import LedgerError
+    from ledger.manifest import ManifestError
     from ledger.reading import ReadingError
     from proxy.server import ServerError
     from proxy.service import ServiceError
@@ -24,10 +26,12 @@ def _known() -> tuple[type[Exception], ...]:
         DialectError,
         HarnessError,
         LedgerError,
+        ManifestError,
         ProfileError,
         ReadingError,
         ServerError,
         ServiceError,
+        TaskError,
         UpstreamError,
         UsageError,
     )

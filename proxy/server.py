@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from mitmproxy import options
 from mitmproxy.addonmanager import AddonManager, safecall
@@ -23,6 +23,9 @@ from proxy.few_addons import Master, core, disable_h2c, next_layer, proxyserver,
 from proxy.injector import Injector
 from proxy.protocols.errors import error_document
 from proxy.upstream import Upstreams
+
+if TYPE_CHECKING:
+    from aiohttp.web import AppRunner
 
 # Models think in silence for longer than mitmproxy's ten minutes.
 _TCP_TIMEOUT_S = 3600
@@ -71,16 +74,28 @@ class _Dispatch:
 
 
 class ProxyServer:
-    """One listening proxy. ``port`` 0 takes a free one; ``token`` must then open every path."""
+    """One listening proxy. ``port`` 0 takes a free one; ``token`` must then open every path.
+
+    ``control_port``: where the control API listens, on the loopback; None: nowhere. 0 becomes the port taken.
+    """
 
     def __init__(
-        self, injector: Injector, upstreams: Upstreams, host: str, port: int, *, token: str | None = None
+        self,
+        injector: Injector,
+        upstreams: Upstreams,
+        host: str,
+        port: int,
+        *,
+        token: str | None = None,
+        control_port: int | None = None,
     ) -> None:
         self._injector = injector
         self._upstreams = upstreams
         self._host = host
         self._port = port
         self._token = token
+        self.control_port = control_port
+        self._control: AppRunner | None = None
         self._master: Master | None = None
         self._proxyserver = proxyserver.Proxyserver()
 
@@ -107,14 +122,32 @@ class ProxyServer:
         opts.update(connection_strategy="lazy")
         task = asyncio.create_task(master.run())
         try:
-            ready(await self._listening(task))
+            port = await self._listening(task)
+            await self._start_control(port)
+            ready(port)
             waiting = asyncio.create_task(stop.wait())
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
+            if self._control is not None:
+                await self._control.cleanup()
             await self._close()
             master.shutdown()
             await task
+
+    async def _start_control(self, port: int) -> None:
+        if self.control_port is None:
+            return
+        from proxy.control import ControlApi
+
+        try:
+            self._control = await ControlApi(self._injector, self.control_port).start(
+                base_url_of(self._host, port, self._token)
+            )
+        except OSError as error:
+            where = f"127.0.0.1:{self.control_port}"
+            raise ServerError(f"the control API cannot listen on {where}: {_reason(error)}") from error
+        self.control_port = int(self._control.addresses[0][1])
 
     async def _listening(self, task: asyncio.Task[None]) -> int:
         """The port, once every server of mitmproxy listens."""
@@ -132,6 +165,11 @@ class ProxyServer:
     async def _close(self) -> None:
         """Stops listening; a master that shuts down leaves its ports open."""
         await self._proxyserver.servers.update([])
+
+
+def base_url_of(host: str, port: int, token: str | None) -> str:
+    """What a harness's base URL starts with."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}" + (f"/{token}" if token else "")
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ from configs import dialects, load_profile
 from ledger.identity import package_version
 from proxy import terminal
 from proxy.injector import Injector, InjectorOptions
-from proxy.server import ProxyServer, serve_forever
+from proxy.server import ProxyServer, base_url_of, serve_forever
 from proxy.service import ServiceSettings, check_reachable, open_service
 from proxy.upstream import parse_upstreams
 from proxy.usage import UsageError
@@ -34,6 +34,7 @@ class ServeOptions:
     block_on_error: bool
     log_payloads: bool
     token: str | None
+    control_port: int | None = None
 
 
 def serve_until_stopped(options: ServeOptions) -> None:
@@ -57,8 +58,15 @@ def serve_until_stopped(options: ServeOptions) -> None:
         ),
     )
     injector = open_service(settings, terminal.tell)
-    server = ProxyServer(injector, upstreams, options.host, options.port, token=options.token)
-    serve_forever(server, lambda port: _announce(options, profile, log, port))
+    server = ProxyServer(
+        injector,
+        upstreams,
+        options.host,
+        options.port,
+        token=options.token,
+        control_port=options.control_port,
+    )
+    serve_forever(server, lambda port: _announce(options, profile, log, port, server.control_port))
     _say_goodbye(injector, log)
 
 
@@ -91,14 +99,16 @@ def _default_log(profile: Profile, seed: int) -> Path:
     return Path("runs") / f"{now}-{profile.name}-{seed}" / "decisions.jsonl"
 
 
-def _announce(options: ServeOptions, profile: Profile, log: Path, port: int) -> None:
+def _announce(
+    options: ServeOptions, profile: Profile, log: Path, port: int, control_port: int | None
+) -> None:
     """The start-up lines: what is served, and for each harness what to export."""
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    base_url = f"http://{host}:{port}" + (f"/{options.token}" if options.token else "")
+    base_url = base_url_of(options.host, port, options.token)
     lines = [
         f"chaosproxy {package_version()}: seed {options.seed}, profile {profile.name}"
         f" ({profile.rate:.0%} per call), log {log}",
         f"listening on {base_url} (ctrl-C ends it)",
+        *([f"control API on http://127.0.0.1:{control_port}"] if control_port is not None else []),
         "",
         "Point a harness at it:",
     ]
