@@ -153,15 +153,33 @@ class ChaosProxy:
         headers = _lower(flow.response.headers)
         self.injector.on_response_head(exchange, flow.response.status_code, headers)
         # A message of one document asks for tools with its last byte: it waits until they are remembered.
+        # A stream goes on as it comes, but for the calls that may have to be held.
         whole = exchange.reader is not None and "event-stream" not in headers.get("content-type", "")
-        if exchange.refusal is None and not whole:
-            flow.response.stream = partial(self.injector.on_response_chunk, exchange)
+        if exchange.refusal is not None or whole:
+            return
+        flow.response.stream = partial(_pass_on, self.injector, exchange)
+        if exchange.holder is not None:
+            # What goes on can be longer than what came, and is in no coding.
+            flow.response.headers.pop("content-encoding", None)
+            if flow.response.headers.pop("content-length", None) is not None and flow.request.is_http11:
+                flow.response.headers["transfer-encoding"] = "chunked"
 
     def response(self, flow: http.HTTPFlow) -> None:
         exchange = self._exchanges.get(flow.id)
-        if exchange is not None and self.injector is not None and flow.response is not None:
-            unread = exchange.refusal is None and not flow.response.stream
-            self.injector.on_response_chunk(exchange, (flow.response.raw_content or b"") if unread else b"")
+        if (
+            exchange is not None
+            and self.injector is not None
+            and flow.response is not None
+            and not flow.response.stream
+            and exchange.refusal is None
+        ):
+            body = flow.response.raw_content or b""
+            passed = self.injector.on_response_chunk(exchange, body)
+            if exchange.holder is not None:
+                passed += self.injector.on_response_chunk(exchange, b"")
+                flow.response.headers.pop("content-encoding", None)
+            if passed != body:
+                flow.response.content = passed
         self._finish(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
@@ -178,6 +196,12 @@ class ChaosProxy:
             for exchange in self._exchanges.values():
                 self.injector.on_response_end(exchange)
             self.injector.close()
+
+
+def _pass_on(injector: Injector, exchange: Exchange, chunk: bytes) -> list[bytes]:
+    """What goes on of a chunk. Nothing at all is said as such: an empty chunk would end a chunked body."""
+    passed = injector.on_response_chunk(exchange, chunk)
+    return [passed] if passed else []
 
 
 def _answer(status: int, message: str) -> http.Response:

@@ -199,7 +199,7 @@ class Conversation:
 
     def ask(self, item: int, row: CallRow, seen: SeenCall) -> None:
         """The call stands in ``item`` of the present history."""
-        self.asked.setdefault(row.call_id, []).append(Asked(item, row, seen))
+        self.asked.setdefault(seen.call_id, []).append(Asked(item, row, seen))
 
     def answer(self, result: SeenResult, item: int) -> tuple[Asked, bool] | None:
         """The call that a result in ``item`` belongs to, and whether this is its first result: the first call

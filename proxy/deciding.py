@@ -186,6 +186,9 @@ def decide(
         row.skipped = "superseded"
     elif kind is not None and drawn.limited is not None:
         row.skipped = drawn.limited
+    elif kind is not None and kind.timing == "before":
+        # It reached the harness before it could be withheld: it has run, and nothing may say otherwise.
+        row.skipped = "already_ran"
     elif kind is not None:
         source = true_texts[0] if back and true_texts else text
         outcome = apply_after(
@@ -265,7 +268,7 @@ def record_of(
         mode=mode,
         persistence=drawn.persistence,
         forced=drawn.forced,
-        wire_name=None,
+        wire_name=row.wire_name,
         original_sha256=None if original_bytes is None else sha256(original_bytes).hexdigest(),
         original_bytes=None if original_bytes is None else len(original_bytes),
         payload_sha256=None if payload is None else sha256(payload).hexdigest(),

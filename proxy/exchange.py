@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ledger.memory import CallRow
 from proxy.conversation import Conversation
 from proxy.encoding import StreamDecoder
+from proxy.holding import Holder
 from proxy.protocols.wire import ResponseReader, Usage, WireFormat
 from proxy.runs import Run
 from scheduler.dialect import Dialect
@@ -36,8 +37,10 @@ class Exchange:
     """The state of one request. ``body`` is what goes upstream: the object that came in when nothing changed.
 
     ``carried``: the calls whose payload this request carries. ``spent_ns``: the injector's time so far.
-    ``pinned``: the conversation that stays loaded until the answer is there. ``answered``: the model has
-    begun to answer. ``error_headers``, ``error_body``: of an answer with status 400 or above.
+    ``tools``: the tool list of the request. ``holder``: holds the blocks of calls that could be kept from
+    running; ``unframed``: what came of such a response and is not part of a frame yet. ``pinned``: the
+    conversation that stays loaded until the answer is there. ``answered``: the model has begun to answer.
+    ``error_headers``, ``error_body``: of an answer with status 400 or above.
     """
 
     run: Run
@@ -58,6 +61,9 @@ class Exchange:
     status: int | None = None
     reader: ResponseReader | None = None
     decoder: StreamDecoder | None = None
+    holder: Holder | None = None
+    unframed: bytearray = field(default_factory=bytearray)
+    tools: bytes = b""
     asked: list[CallRow] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     asked_for_tools: bool | None = None

@@ -8,57 +8,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Literal
 
 from configs import dialects
 from ledger.decisions import DecisionLog, LedgerError
 from ledger.memory import Memory
-from proxy.conversation import Conversation, Counts, call_of, decode_draw
-from proxy.deciding import NewCall, draw_call, identify, plain_target
-from proxy.encoding import CodingError, coding_of, decode, encode, stream_decoder
+from proxy.conversation import Conversation
+from proxy.deciding import plain_target
+from proxy.encoding import CodingError, coding_of, decode, encode
 from proxy.exchange import Exchange, Head, Refusal
 from proxy.flattened import Shown, showings_of
 from proxy.locate import Locator
 from proxy.observer import AgentRequest, Observer, Unobserved
+from proxy.options import CrashedOnPurpose, InjectorOptions
 from proxy.protocols.errors import error_document
 from proxy.protocols.wire import (
-    CallDone,
     Edit,
-    Finished,
-    Frame,
     ParsedRequest,
-    UsageSeen,
     WireError,
     WireFormat,
     splice,
 )
-from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, is_spent, missing_usage, quota_refusal
+from proxy.quota import is_spent, quota_refusal
 from proxy.recognise import could_be_an_agents, dialect_of, wire_of
 from proxy.recording import Recorder
 from proxy.registering import kept
+from proxy.responses import Responses
 from proxy.retelling import NOTHING, Retold, retold
 from proxy.runs import Conversations, Run, RunBook, RunSettings
 from proxy.walk import Walk
 from scheduler.dialect import Dialect, Flattened
-
-
-@dataclass(frozen=True, slots=True)
-class InjectorOptions:
-    """How the injector behaves when something is wrong, and what it writes down.
-
-    ``crash_at`` makes it crash on purpose, to show that a crash cannot look like a clean run.
-    """
-
-    on_error: Literal["forward", "block"] = "forward"
-    log_payloads: bool = False
-    crash_at: Literal["request", "response"] | None = None
-
-
-class CrashedOnPurpose(RuntimeError):
-    """Raised where ``crash_at`` says."""
 
 
 class Injector:
@@ -84,6 +64,7 @@ class Injector:
         self._observer = observer or Unobserved()
         self._recorder = Recorder(log, memory, pid=pid, tell=tell)
         self._conversations = conversations or Conversations(memory)
+        self._responses = Responses(log, memory, self._conversations, self._recorder, self._observer, options)
         self._locator = Locator(memory, self._conversations)
         self._dialects = dialects()
         self._tools_digests: dict[bytes, str] = {}
@@ -164,6 +145,7 @@ class Injector:
             return self._retell_alone(run, wire, dialect, request, body)
         exchange.conversation = conversation.id
         exchange.depth = len(request.items)
+        exchange.tools = request.tools
         exchange.tools_digest = self._tools_digest(request)
         try:
             self._decide(exchange, wire, dialect, conversation, request)
@@ -187,7 +169,15 @@ class Injector:
         """Walks what is new and writes down what was decided, the log first: a crash between the two is
         mended by deciding the same again."""
         run = exchange.run
-        walk = Walk(run.settings, wire, dialect, conversation, request, log_texts=self._options.log_payloads)
+        walk = Walk(
+            run.settings,
+            wire,
+            dialect,
+            conversation,
+            request,
+            log_texts=self._options.log_payloads,
+            arguments_of=lambda row: self._memory.arguments(run.run_id, conversation.id, row.position),
+        )
         # A count of tokens can be of a part of the history: it goes past no call.
         found = walk.run(orphans=exchange.generates)
         exchange.wait_s = found.wait_s
@@ -274,127 +264,15 @@ class Injector:
 
     def on_response_head(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
         """The response begins. ``headers`` have lower-case names."""
-        if exchange.refusal is not None:
-            return  # our own answer
-        exchange.status = status
-        if status >= 400:
-            exchange.error_headers = headers
-        if exchange.wire is None or not exchange.generates or exchange.broken or not 200 <= status < 300:
-            return
-        try:
-            exchange.decoder = stream_decoder(coding_of(headers.get("content-encoding")))
-        except CodingError as error:
-            self._response_failed(exchange, "response", str(error))
-            return
-        exchange.reader = exchange.wire.reader(headers.get("content-type", ""))
+        self._responses.head(exchange, status, headers)
 
     def on_response_chunk(self, exchange: Exchange, chunk: bytes) -> bytes:
         """Some bytes of the response, none at its end; gives back what may go on to the harness."""
-        if exchange.status is not None and exchange.status >= 400:
-            exchange.error_body = (exchange.error_body + chunk)[:ERROR_BYTES_KEPT]
-        if exchange.reader is None or exchange.decoder is None or not chunk:
-            return chunk
-        began = time.perf_counter_ns()
-        try:
-            if self._options.crash_at == "response":
-                raise CrashedOnPurpose("the injector was made to crash on a response")
-            self._frames(exchange, exchange.reader.feed(exchange.decoder(chunk)))
-        except (WireError, CodingError) as error:
-            self._response_failed(exchange, "response", str(error))
-        except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
-            self._response_failed(exchange, "injector", f"{type(error).__name__}: {error}")
-        exchange.spent_ns += time.perf_counter_ns() - began
-        return chunk
+        return self._responses.chunk(exchange, chunk)
 
     def on_response_end(self, exchange: Exchange) -> None:
         """The response is whole, or the connection is gone: writes what came of the request, once."""
-        if exchange.done:
-            return
-        exchange.done = True
-        exchange.run.open_requests -= 1
-        began = time.perf_counter_ns()
-        try:
-            if exchange.reader is not None:
-                self._frames(exchange, exchange.reader.close())
-            self._judge(exchange)
-        except WireError as error:
-            self._response_failed(exchange, "response", str(error))
-        except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
-            self._response_failed(exchange, "injector", f"{type(error).__name__}: {error}")
-        exchange.reader = None
-        if exchange.pinned is not None:
-            exchange.pinned.in_flight -= 1
-        if exchange.run.started:
-            self._close(exchange, began)
-
-    def _frames(self, exchange: Exchange, frames: list[Frame]) -> None:
-        calls: list[CallDone] = []
-        for frame in frames:
-            for event in frame.events:
-                exchange.answered = True
-                match event:
-                    case CallDone():
-                        calls.append(event)
-                    case UsageSeen(usage):
-                        exchange.usage = usage
-                    case Finished(asked, model):
-                        exchange.asked_for_tools, exchange.model = asked, model
-        if calls:
-            self._remember(exchange, calls)
-
-    def _remember(self, exchange: Exchange, calls: list[CallDone]) -> None:
-        """Draws the calls of a response and remembers them before the harness can run them."""
-        if exchange.conversation is None or exchange.dialect is None:
-            raise WireError("the model asked for a tool in answer to a request that offered none")
-        run, dialect = exchange.run, exchange.dialect
-        conversation = self._conversations.get(run, exchange.conversation)
-        counts = self._counts(conversation, exchange)
-        rows = []
-        for call in calls:
-            began = time.perf_counter_ns()
-            new = NewCall(call.call_id, call.tool, call.arguments)
-            identified = identify(run.settings, dialect, conversation, new)
-            nth = _nth(conversation, exchange, call.call_id, identified.digest)
-            row = draw_call(
-                run.settings, dialect, conversation, new, identified, counts, nth, exchange.depth, began
-            )
-            conversation.remember(row)
-            exchange.asked.append(row)
-            rows.append(row)
-        with self._memory.transaction():
-            self._memory.add_calls(run.run_id, conversation.id, rows)
-        for row in rows:
-            row.arguments = b""
-        self._log.write(self._observer.on_calls(run, conversation, dialect, rows))
-
-    def _judge(self, exchange: Exchange) -> None:
-        """What an answer says of the run besides its calls."""
-        wrong = missing_usage(exchange) if exchange.generates and not exchange.broken else None
-        if wrong is not None:
-            self._recorder.error(exchange.run, "usage", wrong)
-        wrong = self._observer.on_answer(exchange)
-        if wrong is not None:
-            self._recorder.error(exchange.run, "answer", wrong)
-
-    def _counts(self, conversation: Conversation, exchange: Exchange) -> Counts:
-        """What was answered, and what stands earlier in this response."""
-        counts = conversation.counts.layer()
-        for row in exchange.asked:
-            counts.add(exchange.run.settings.profile, call_of(row), decode_draw(row.draw))
-        return counts
-
-    def _close(self, exchange: Exchange, began: int) -> None:
-        run = exchange.run
-        if exchange.generates and exchange.conversation is not None:
-            run.complete = exchange.answered and exchange.asked_for_tools is False
-            if exchange.refusal is None:
-                theirs = is_quota_error(exchange.status, exchange.error_headers, exchange.error_body)
-                run.quota = "theirs" if theirs else None
-        run.tokens += sum(count or 0 for count in exchange.usage)
-        try:
-            self._recorder.closed(exchange, began)
-        except LedgerError as error:
-            self._recorder.unwritable = str(error)
+        self._responses.end(exchange)
 
     # -- runs and errors --
 
@@ -407,11 +285,6 @@ class Injector:
             self._refuse_unwritten(exchange, self._recorder.unwritable)
         elif self._options.on_error == "block":
             exchange.refusal = _refusal(exchange, 500, f"chaosproxy refused this request: {where}: {reason}")
-
-    def _response_failed(self, exchange: Exchange, where: str, reason: str) -> None:
-        exchange.broken = True
-        exchange.reader = None
-        self._recorder.error(exchange.run, where, reason)
 
     def _refuse_unwritten(self, exchange: Exchange, reason: str) -> None:
         exchange.broken = True
@@ -450,12 +323,6 @@ class Injector:
             self.end(run, "complete" if run.complete else None, None)
         self._log.close()
         self._memory.close()
-
-
-def _nth(conversation: Conversation, exchange: Exchange, call_id: str, digest: str) -> int:
-    """How many such pairs stand before the next call of this response."""
-    earlier = sum((row.call_id, row.call_digest) == (call_id, digest) for row in exchange.asked)
-    return conversation.nth(call_id, digest) + earlier
 
 
 def _refusal(exchange: Exchange, status: int, message: str) -> Refusal:

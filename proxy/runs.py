@@ -79,6 +79,7 @@ class Run:
     open_requests: int = 0
     quota: Literal["ours", "theirs"] | None = None
     replaced: bool = False
+    withholdable: dict[tuple[str, str], bool] = field(default_factory=dict)
     by_header: dict[str, str] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     loaded: bool = False

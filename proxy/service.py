@@ -14,8 +14,9 @@ from ledger.attempts import logged_attempts
 from ledger.decisions import DecisionLog, LedgerError, starts_of
 from ledger.memory import Memory, memory_of
 from ledger.records import Start
-from proxy.injector import Injector, InjectorOptions
+from proxy.injector import Injector
 from proxy.observer import Observer
+from proxy.options import InjectorOptions
 from proxy.registering import take_up
 from proxy.runs import DEFAULT_RUN, RunBook, RunSettings
 from proxy.upstream import Origin, UpstreamError, Upstreams

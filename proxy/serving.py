@@ -12,7 +12,8 @@ from typing import Literal, cast
 from configs import dialects, load_profile
 from ledger.identity import package_version
 from proxy import terminal
-from proxy.injector import Injector, InjectorOptions
+from proxy.injector import Injector
+from proxy.options import InjectorOptions
 from proxy.server import ProxyServer, base_url_of, serve_forever
 from proxy.service import ServiceSettings, check_reachable, open_service
 from proxy.upstream import parse_upstreams

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from scheduler.wire_names import split_wire_name
 
 from ledger.memory import CallRow
 from ledger.records import Decision
@@ -17,6 +18,7 @@ from proxy.observer import Answered
 from proxy.protocols.wire import Edit, Item, ParsedRequest, Part, SeenCall, SeenResult, WireFormat
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
+from proxy.withholding import as_named, by_wire_name, withhold
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
 
@@ -33,7 +35,7 @@ class Findings:
 
 
 class Walk:
-    """One request of one conversation."""
+    """One request of one conversation. ``arguments_of`` gives a call's arguments as the model wrote them."""
 
     def __init__(
         self,
@@ -44,7 +46,9 @@ class Walk:
         request: ParsedRequest,
         *,
         log_texts: bool,
+        arguments_of: Callable[[CallRow], bytes],
     ) -> None:
+        self._arguments_of = arguments_of
         self._settings = settings
         self._wire = wire
         self._dialect = dialect
@@ -92,6 +96,11 @@ class Walk:
         counts: Counts | None = None
         before: list[CallRow] = []
         for seen in calls:
+            row = self._withheld(index, seen, before)
+            if row is not None:
+                conversation.ask(index, row, seen)
+                before.append(row)
+                continue
             row = self._only_one_of_its_id(seen) or self._of_its_arguments(seen)
             if row is None:
                 counts = counts or self._counts_before(before)
@@ -100,6 +109,48 @@ class Walk:
                 counts.add(self._settings.profile, call_of(row), decode_draw(row.draw))
             conversation.ask(index, row, seen)
             before.append(row)
+
+    def _withheld(self, index: int, seen: SeenCall, before: Sequence[CallRow]) -> CallRow | None:
+        """The call that was kept from running and is here under its wire name, or under the name that the
+        harness gives a call of a tool that it does not have. It gets its own name back, and its arguments
+        where the harness lost them."""
+        lost = seen.tool in self._dialect.unknown_tool_names
+        named = split_wire_name(seen.tool)
+        if not lost and named is None:
+            return None
+        row = by_wire_name(self._conversation, seen, self._dialect.unknown_tool_names)
+        if row is None:
+            if named is None:
+                return None
+            row = self._as_named(index, seen, before, *named)
+        arguments = self._arguments_of(row) if lost else None
+        base = self._request.base
+        self._edits += (
+            Edit(edit.start - base, edit.end - base, edit.new)
+            for edit in self._wire.edit_call(self._request, seen, row.tool, arguments)
+        )
+        return row
+
+    def _as_named(
+        self, index: int, seen: SeenCall, before: Sequence[CallRow], tool: str, kind: str
+    ) -> CallRow:
+        """A call that was kept from running and that nothing remembers: its name says what was decided."""
+        row = self._draw(seen._replace(tool=tool), self._counts_before(before), index)
+        self._unrelayed.remove(row)
+        as_named(row, kind)
+        arguments = self._wire.call_arguments(self._request, seen)
+        self._found.decisions.append(
+            withhold(
+                self._settings,
+                self._dialect,
+                self._conversation,
+                row,
+                arguments,
+                seen.tool,
+                log_texts=self._log_texts,
+            )
+        )
+        return row
 
     def _only_one_of_its_id(self, seen: SeenCall) -> CallRow | None:
         """The relayed call with this id, when there is but one and it is not in the present history yet: it
@@ -161,6 +212,9 @@ class Walk:
         began = time.perf_counter_ns()
         parts = self._wire.result_parts(self._request, result)
         text = own_output(self._dialect, parts).text
+        if row.wire_name is not None:
+            self._never_ran(row, result, parts, text)
+            return
         if row in self._unrelayed and index <= self._last_assistant:
             # The model answered it already, through some other way than this proxy.
             row.skipped = "already_answered"
@@ -192,6 +246,18 @@ class Walk:
         self._found.decisions.append(
             msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1))
         )
+
+    def _never_ran(self, row: CallRow, result: SeenResult, parts: Sequence[Part], text: str | None) -> None:
+        """The harness answered that it has no such tool; the model is told what was decided."""
+        row.original, row.skipped = text or "", None
+        if row not in self._found.added:
+            self._found.changed.append(row)
+        if text is not None and self._dialect.is_superseding(text):
+            self._supersede(row, text)
+        else:
+            self._mark(row, text)
+            self._replay(row, result, parts)
+        self._conversation.settle(row)
 
     def _mark(self, row: CallRow, text: str | None) -> None:
         """By what its result is known again when the harness retells it inside a text."""
@@ -233,7 +299,7 @@ class Walk:
         """The answered calls before ``row`` of its tool with its arguments or its target, latest first."""
         found = []
         for other in reversed(self._conversation.rows[: row.position]):
-            if not other.answered or other.tool != row.tool:
+            if not other.answered or other.tool != row.tool or other.wire_name is not None:
                 continue
             identical = other.call_digest == row.call_digest
             if identical or (row.target and other.target == row.target):

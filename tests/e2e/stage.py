@@ -18,7 +18,8 @@ from harness.recipes import install
 from harness.script import Script
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall, ToolResult, Turn
-from proxy.injector import Injector, InjectorOptions
+from proxy.injector import Injector
+from proxy.options import InjectorOptions
 from proxy.server import BackgroundServer, ProxyServer
 from proxy.service import ServiceSettings, open_service
 from proxy.upstream import parse_upstreams

@@ -17,7 +17,7 @@ import pytest
 from harness.script import Script
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall
-from proxy.injector import InjectorOptions
+from proxy.options import InjectorOptions
 from scheduler.profile import parse_profile
 from scoring.verify import verify_log
 from tests.e2e.relay import Relay

@@ -16,7 +16,8 @@ from typing import Any
 from ledger.decisions import DecisionLog
 from ledger.memory import Memory
 from proxy.exchange import Exchange, Head
-from proxy.injector import Injector, InjectorOptions
+from proxy.injector import Injector
+from proxy.options import InjectorOptions
 from proxy.runs import Conversations, RunBook, RunSettings
 from scheduler.profile import Profile, parse_profile
 from tests.proxy.build import Answer, assistant, body, call, result, streamed, text, user
