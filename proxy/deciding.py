@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from scheduler.apply import Skipped, Wait, apply_after
 from scheduler.call import Call, call_digest, canonical_arguments
 from scheduler.dialect import Dialect, Form, has_failed, points_back
 from scheduler.faults import KINDS
+from scheduler.fitting import fitting_by
 from scheduler.schedule import Draw, draw
 
 
@@ -71,12 +71,6 @@ def identify(
     return Identified(canonical, call_digest(canonical))
 
 
-@lru_cache(maxsize=64)
-def fitting_kinds(family: str) -> tuple[str, ...]:
-    """The kinds that can be done to a call of ``family``."""
-    return tuple(kind.name for kind in KINDS.values() if family in kind.families)
-
-
 def draw_call(
     settings: RunSettings,
     dialect: Dialect,
@@ -105,7 +99,7 @@ def draw_call(
         settings.task_id,
         conversation.role,
         call,
-        fitting_kinds(family),
+        fitting_by(settings.gaps, new.tool, family),
         counts.standing(),
     )
     counts.add(settings.profile, call, drawn)

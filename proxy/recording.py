@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 
+from configs import dialects
 from ledger.decisions import DecisionLog, LedgerError, timestamp
 from ledger.identity import boot_id, package_version
 from ledger.memory import CallRow, Memory
@@ -14,6 +16,7 @@ from proxy.exchange import Exchange
 from proxy.runs import Conversations, Run
 from proxy.walk import orphan
 from scheduler.dialect import Dialect
+from scheduler.fitting import gaps_of
 
 
 class Recorder:
@@ -25,13 +28,16 @@ class Recorder:
         self._pid = pid
         self._tell = tell
         self._started = timestamp()
+        self._dialects = dialects()
         self.unwritable: str | None = None
 
     def start(self, run: Run, dialect: Dialect | None, version: str | None) -> None:
         """Begins a run in the log, once; raises ``LedgerError``."""
         if run.started:
             return
-        settings = run.settings
+        known = dialect or self._dialects.get(run.settings.harness or "")
+        gaps = gaps_of(known or self._dialects["generic"], run.settings.profile)
+        settings = run.settings = replace(run.settings, gaps=gaps)
         self._log.write(
             [
                 Start(
@@ -55,8 +61,7 @@ class Recorder:
             ]
         )
         run.started = True
-        known = dialect.title if dialect is not None else settings.harness
-        name = known or "an unknown harness (generic wordings)"
+        name = known.title if known is not None else "an unknown harness (generic wordings)"
         self._tell(f"run {run.run_id}: first request, from {name}{' ' + version if version else ''}")
 
     def quota(self, run: Run) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from msgspec.structs import replace
-from scheduler.wire_names import wire_name
 
 from ledger.decisions import DecisionLog, LedgerError
 from ledger.memory import CallRow, Memory
@@ -26,6 +25,7 @@ from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, missing_usage
 from proxy.recording import Recorder
 from proxy.runs import Conversations
 from proxy.withholding import is_to_withhold, may_withhold, withhold
+from scheduler.wire_names import wire_name
 
 
 class Responses:
@@ -76,7 +76,7 @@ class Responses:
             return False
         key = (dialect.name, tool)
         if key not in run.withholdable:
-            run.withholdable[key] = may_withhold(run.settings.profile, dialect, tool)
+            run.withholdable[key] = may_withhold(run.settings.profile, run.settings.gaps, dialect, tool)
         return run.withholdable[key]
 
     def chunk(self, exchange: Exchange, chunk: bytes) -> bytes:

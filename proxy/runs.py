@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -10,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-import rfc8785
-
 from ledger.memory import ConversationRow, Memory
 from ledger.records import Start
 from proxy.conversation import Conversation
 from proxy.protocols.wire import ParsedRequest
 from scheduler.call import Places
+from scheduler.fitting import Gaps
 from scheduler.profile import Profile
 
 DEFAULT_RUN = "default"
@@ -46,18 +44,18 @@ class RunSettings:
     workspace: str | None = None
     home: str | None = None
     temp: tuple[str, ...] = ()
+    gaps: Gaps = MappingProxyType({})
 
     def places(self, workspace: str | None) -> Places:
         return Places(self.workspace or workspace, self.temp, self.home)
 
     def profile_record(self) -> dict[str, Any]:
         """The profile as the log keeps it: resolved, with the gaps of the harness version."""
-        gaps: dict[str, list[str]] = {}
-        return self.profile.resolved() | {"gaps": gaps}
+        return self.profile.resolved() | {"gaps": {tool: list(kinds) for tool, kinds in self.gaps.items()}}
 
     @property
     def profile_sha256(self) -> str:
-        return hashlib.sha256(rfc8785.dumps(self.profile_record())).hexdigest()
+        return self.profile.sha256
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from scheduler.wire_names import split_wire_name
 
 from ledger.memory import CallRow
 from ledger.records import Decision
@@ -15,12 +14,23 @@ from proxy.conversation import Asked, Conversation, Counts, call_of, decode_draw
 from proxy.deciding import Earlier, Identified, NewCall, Result, decide, draw_call, identify, record_of
 from proxy.flattened import mark_of
 from proxy.observer import Answered
-from proxy.protocols.wire import Edit, Item, ParsedRequest, Part, SeenCall, SeenResult, WireFormat
+from proxy.protocols.wire import (
+    REMOVE,
+    Edit,
+    Flag,
+    Item,
+    ParsedRequest,
+    Part,
+    SeenCall,
+    SeenResult,
+    WireFormat,
+)
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
 from proxy.withholding import as_named, by_wire_name, withhold
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
+from scheduler.wire_names import split_wire_name
 
 
 @dataclass(slots=True)
@@ -279,10 +289,13 @@ class Walk:
         drawn = decode_draw(row.draw)
         kind = KINDS.get(drawn.kind) if drawn.kind is not None and row.skipped is None else None
         plan = plan_text(output, parts, row.payload or "", keep_images=kind is None or kind.keeps_images)
+        # What the harness says of a tool that it does not have is an error, whatever the call is told to be.
+        withheld = row.wire_name is not None and row.payload_error is None
+        flag: Flag = REMOVE if withheld else row.payload_error
         base = self._request.base
         self._edits += (
             Edit(edit.start - base, edit.end - base, edit.new)
-            for edit in self._wire.edit_result(self._request, result, parts, plan, row.payload_error)
+            for edit in self._wire.edit_result(self._request, result, parts, plan, flag)
         )
         self._carried.append(row)
 

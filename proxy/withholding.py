@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.fitting import fitting_kinds
-
 from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Conversation, decode_draw, encode_draw
@@ -15,16 +13,17 @@ from proxy.runs import RunSettings
 from scheduler.apply import apply_before
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
+from scheduler.fitting import Gaps, fitting_by
 from scheduler.profile import Profile
 from scheduler.schedule import Draw
 
 
-def may_withhold(profile: Profile, dialect: Dialect, tool: str) -> bool:
+def may_withhold(profile: Profile, gaps: Gaps, dialect: Dialect, tool: str) -> bool:
     """Whether a before-kind is live for ``tool``: then its calls have to be held until they are decided."""
     family = dialect.rule(tool).family
     families = (family, "search", "list") if family == "shell" else (family,)
     for one in families:
-        before = {kind for kind in fitting_kinds(dialect, tool, one) if KINDS[kind].timing == "before"}
+        before = {kind for kind in fitting_by(gaps, tool, one) if KINDS[kind].timing == "before"}
         weights = profile.weights_of(one)
         if profile.rate_of(one) > 0 and any(weights.get(kind, 0) > 0 for kind in before):
             return True
@@ -56,7 +55,14 @@ def withhold(
 ) -> Decision:
     """Decides that a call does not run: writes payload and wire name into ``row``, gives the record."""
     drawn = decode_draw(row.draw)
-    outcome = apply_before(drawn, dialect, settings.seed, row.tool, parsed_arguments(arguments))
+    outcome = apply_before(
+        drawn,
+        dialect,
+        settings.seed,
+        row.tool,
+        parsed_arguments(arguments),
+        workspace=settings.workspace or conversation.row.workspace,
+    )
     row.wire_name = wire_name
     row.payload, row.payload_error = outcome.text, outcome.is_error
     kind = KINDS[drawn.kind or ""]

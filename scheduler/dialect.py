@@ -168,7 +168,9 @@ class Dialect(Checked):
     """Everything that is known of one harness's wording.
 
     ``export``: the lines that point the harness at a proxy, with ``{base_url}``. ``superseded``: patterns of
-    the texts that the harness itself puts over a result that it cleared or never had.
+    the texts that the harness itself puts over a result that it cleared or never had. ``unknown_tool_names``:
+    what the harness calls, in the history that it sends back, a tool that it does not have, where it does not
+    keep the name that the model used.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Dialect(Checked):
     tool_patterns: dict[str, ToolRule] = Field(default_factory=dict)
     forms: dict[str, Form] = Field(default_factory=dict)
     appended: tuple[Appendix, ...] = ()
+    unknown_tool_names: frozenset[str] = frozenset()
     superseded: tuple[str, ...] = ()
     search_commands: tuple[str, ...] = SEARCH_COMMANDS
     list_commands: tuple[str, ...] = LIST_COMMANDS

@@ -10,11 +10,12 @@ from ledger.reading import Damaged, Problem, read_decisions
 from ledger.records import Decision, Delivery, Start
 from scheduler.call import Call
 from scheduler.faults import KINDS
+from scheduler.fitting import fitting_by
 from scheduler.profile import Profile, ProfileError, parse_profile
 from scheduler.schedule import Draw, Standing, draw_as_ruled
 
 # Why a draw that fired was not applied: decided by the draw itself, so it has to come out the same.
-_LIMITS = frozenset({"skip_first", "max_faults", "min_gap"})
+_LIMITS = frozenset({"no_fit", "skip_first", "max_faults", "min_gap"})
 
 # What became of the result says so before a limit does.
 _BEFORE_LIMITS = frozenset({"orphaned", "superseded", "already_answered", "dereferenced"})
@@ -108,8 +109,7 @@ def _decision(run: _Run, record: Decision) -> Iterator[Difference]:
         record.occurrence,
         record.ordinal,
     )
-    gaps = run.gaps.get(record.tool, [])
-    fitting = [k.name for k in KINDS.values() if record.family in k.families and k.name not in gaps]
+    fitting = fitting_by(run.gaps, record.tool, record.family)
     standing = Standing(*record.standing) if record.standing is not None else Standing()
     again = draw_as_ruled(
         start.seed, profile, start.task_id, record.role, call, fitting, standing, record.rules

@@ -32,6 +32,7 @@ from proxy.protocols.json_blocks import (
     opens_with,
     ordered,
     parts_of,
+    removal,
     take_apart,
     text_edit,
     value_edit,
@@ -39,7 +40,9 @@ from proxy.protocols.json_blocks import (
 from proxy.protocols.readers import WholeReader
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
+    REMOVE,
     Edit,
+    Flag,
     Item,
     ParsedRequest,
     Part,
@@ -223,7 +226,7 @@ class AnthropicMessages:
         result: SeenResult,
         parts: Sequence[Part],
         plan: Sequence[PartPlan],
-        is_error: bool | None,
+        is_error: Flag,
     ) -> list[Edit]:
         raw = request.slice(result.at)
         block = decoded(_block, raw)
@@ -281,8 +284,10 @@ class AnthropicMessages:
         return orjson.dumps({"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _edit_flag(raw: bytes, block: _Block, at: int, is_error: bool | None) -> list[Edit]:
-    """Sets ``is_error``; a false that was not said stays unsaid."""
+def _edit_flag(raw: bytes, block: _Block, at: int, is_error: Flag) -> list[Edit]:
+    """Sets ``is_error``, or takes it out; a false that was not said stays unsaid."""
+    if is_error is REMOVE:
+        return [removal(raw, at, b"is_error", block.is_error)] if length(block.is_error) else []
     if is_error is None or bool(_flag(block.is_error)) == is_error:
         return []
     new = b"true" if is_error else b"false"

@@ -4,6 +4,7 @@ string or a list of blocks, edits that touch only what they must, and calls that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -215,6 +216,19 @@ def value_edit(raw: bytes, at: int, name: bytes, value: Raw, new: bytes) -> list
 def renaming(raw: bytes, at: int, name: Raw, tool: str) -> list[Edit]:
     """The edit that makes ``tool`` the name in the object ``raw``, which stands at ``at``, if it has one."""
     return value_edit(raw, at, b"name", name, json_string(tool)) if opens_with(name, b'"') else []
+
+
+def removal(raw: bytes, at: int, name: bytes, value: Raw) -> Edit:
+    """The edit that takes the field ``name`` out of the object ``raw``, with one of the commas around it."""
+    start = offset_in(value, raw)
+    end = start + length(value)
+    before = re.compile(rb',?\s*"' + re.escape(name) + rb'"\s*:\s*$').search(raw, 0, start)
+    if before is None:  # a key that is spelled with escapes: the field stays, and is false
+        return Edit(at + start, at + end, b"false")
+    if not before[0].startswith(b","):
+        behind = re.compile(rb"\s*,").match(raw, end)
+        end = behind.end() if behind is not None else end
+    return Edit(at + before.start(), at + end, b"")
 
 
 # -- what an item is, whatever a turn does to it --

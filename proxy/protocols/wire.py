@@ -86,6 +86,8 @@ class Remove(Enum):
 KEEP = Keep.KEEP
 REMOVE = Remove.REMOVE
 PartPlan = Keep | Remove | str
+# What becomes of a result's error flag; None leaves it as it is, a false that was not said stays unsaid.
+Flag = bool | None | Remove
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +236,12 @@ class WireFormat(Protocol):
         result: SeenResult,
         parts: Sequence[Part],
         plan: Sequence[PartPlan],
-        is_error: bool | None,
+        is_error: Flag,
     ) -> list[Edit]:
-        """The edits that carry out ``plan``: one entry a part, entries beyond the parts are new texts."""
+        """The edits that carry out ``plan``: one entry a part, entries beyond the parts are new texts.
+
+        Where the protocol says by the shape of a result whether it is an error, ``REMOVE`` is no error.
+        """
         ...
 
     def edit_call(
