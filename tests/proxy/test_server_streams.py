@@ -15,7 +15,7 @@ import pytest
 from harness.script import Script, scripted
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall
-from proxy.injector import InjectorOptions
+from proxy.options import InjectorOptions
 from proxy.server import BackgroundServer, ProxyServer, ServerError
 from proxy.upstream import parse_upstreams
 from tests.proxy.build import Answer, assistant, body, call, result, streamed, user, whole

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from proxy.injector import Injector, InjectorOptions
+from proxy.injector import Injector
+from proxy.options import InjectorOptions
 from proxy.server import BackgroundServer, ProxyServer
 from proxy.service import ServiceSettings, open_service
 from proxy.upstream import parse_upstreams
