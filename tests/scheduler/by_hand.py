@@ -57,7 +57,11 @@ def drawn(case: Mapping[str, Any], profile: Mapping[str, Any]) -> dict[str, Any]
     stays = number("persist", short, seed) < permanent / (permanent + transient)
     used = short if stays else key
     u = number("fire", used, seed)
-    weights = profile["weights"].get(family, {})
+    weights = {
+        kind: weight
+        for kind, weight in profile["weights"].get(family, {}).items()
+        if kind not in profile["missing"]
+    }
     fired = u < Fraction(profile["rates"].get(family, profile["rate"])) and any(weights.values())
     return {
         "key": key,
@@ -91,6 +95,18 @@ _WEIGHTS = {
     "fetch": {"timeout_after_effect": 3, "wrong_data": 1},
     "other": {"slow": 1, "empty": 1, "post_effect_error": 1},
 }
+# With kinds that keep the call from running.
+_WITHHELD = {
+    "read": {"empty": 2, "wrong_data": 1.5, "permission_denied": 2, "not_found": 2, "locked": 1, "timeout": 1},
+    "write": {"post_effect_error": 3, "permission_denied": 0.5, "phantom_success": 1},
+    "edit": {"phantom_success": 1, "locked": 0.25, "timeout": 0.25},
+    "shell": {"truncated": 3, "permission_denied": 1, "not_found": 1, "timeout": 2, "phantom_success": 1},
+    "search": {"not_found": 1, "timeout": 1},
+    "list": {"permission_denied": 1},
+    "fetch": {"timeout_after_effect": 3, "timeout": 3},
+    "task": {"permission_denied": 0.5, "timeout": 1},
+    "other": {"locked": 1, "not_found": 1, "post_effect_error": 2},
+}
 PROFILES: dict[str, dict[str, Any]] = {
     "tenth": {
         "rate": 0.1,
@@ -109,6 +125,22 @@ PROFILES: dict[str, dict[str, Any]] = {
         "rates": {},
         "identity": "ordinal",
         "persistence": {"transient": 2, "permanent": 1},
+    },
+    "withheld": {
+        "rate": 0.6,
+        "rates": {"task": 1},
+        "identity": "content",
+        "persistence": {"transient": 3, "permanent": 1},
+        "weights": _WITHHELD,
+    },
+    # The same, on a tool that has no words for some of them.
+    "speechless": {
+        "rate": 0.6,
+        "rates": {"task": 1},
+        "identity": "content",
+        "persistence": {"transient": 3, "permanent": 1},
+        "weights": _WITHHELD,
+        "missing": ["permission_denied", "locked", "timeout"],
     },
 }
 
@@ -134,7 +166,9 @@ def cases() -> Iterator[dict[str, Any]]:
 
 def golden() -> dict[str, Any]:
     """The content of the golden file."""
-    profiles = {name: {"name": name, "weights": _WEIGHTS} | data for name, data in PROFILES.items()}
+    profiles = {
+        name: {"name": name, "weights": _WEIGHTS, "missing": []} | data for name, data in PROFILES.items()
+    }
     return {
         "profiles": profiles,
         "cases": [case | {"drawn": drawn(case, profiles[case["profile"]])} for case in cases()],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.call import Call, Family, call_digest
-from scheduler.explain import fitting_kinds
+from scheduler.faults import KINDS
 from scheduler.profile import Profile, parse_profile
 from scheduler.schedule import Draw, Standing, draw
 
@@ -35,6 +35,11 @@ def profile(**data: Any) -> Profile:
     return parse_profile({"name": "test", "rate": 0.5, "weights": weights} | data, "test")
 
 
+def kinds_of(family: str) -> list[str]:
+    """The kinds that can be done to calls of ``family`` when the tool has words for all of them."""
+    return [kind.name for kind in KINDS.values() if family in kind.families]
+
+
 def drawn(profile: Profile, call: Call, seed: int = 7, standing: Standing = Standing()) -> Draw:  # noqa: B008
     """The draw of ``call`` in the default task, main conversation."""
-    return draw(seed, profile, "default", "main", call, fitting_kinds(call.family), standing)
+    return draw(seed, profile, "default", "main", call, kinds_of(call.family), standing)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import configs
 from scheduler.apply import apply_after
 from scheduler.call import Call, Places
-from scheduler.explain import explain, fitting_kinds
+from scheduler.explain import explain
+from scheduler.fitting import fitting_kinds
 from scheduler.schedule import draw
 from tests.scheduler.calls import profile
 
@@ -31,7 +32,7 @@ def test_it_is_the_draw_and_the_payload_that_the_proxy_makes() -> None:
             result="1\tx = 10\n2\ty = 20\n3\t",
         )
         call = Call("Read", "read", told.call_digest, told.canonical, n, n)
-        drawn = draw(7, moderate, "t", "main", call, fitting_kinds("read"))
+        drawn = draw(7, moderate, "t", "main", call, fitting_kinds(CLAUDE, "Read", "read"))
         assert told.canonical == b'{"file_path":"{ws}/a.txt"}'
         assert told.key == ("content", "t", "main", "Read", told.call_digest, str(n))
         assert (told.u, told.rate, told.fired, told.kind, told.persistence) == (
