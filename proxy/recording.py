@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 
 from configs import dialects
@@ -124,10 +125,11 @@ class Recorder:
         conversation = exchange.conversation or ""
         records: list[AnyRecord] = []
         firsts: list[CallRow] = []
+        now = timestamp()
         for row in exchange.carried:
             records.append(
                 Delivery(
-                    ts=timestamp(),
+                    ts=now,
                     run_id=run.run_id,
                     conversation=conversation,
                     call_id=row.call_id,
@@ -162,5 +164,7 @@ class Recorder:
         self.afterwards(records)
 
 
+@lru_cache(maxsize=256)
 def _sha256(text: str) -> str:
+    # The same payloads are delivered on every turn.
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
