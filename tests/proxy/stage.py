@@ -53,6 +53,15 @@ class Killed(BaseException):
     """The process is gone, in the middle of what it did."""
 
 
+class _Deadly:
+    """A transaction that is not survived."""
+
+    def __enter__(self) -> None:
+        raise Killed
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 @dataclass
 class Stage:
     """One proxy process after the other on the same files."""
@@ -98,12 +107,7 @@ class Stage:
         """The log is written, then the process dies before the memory has it."""
         true = self.memory.transaction
 
-        @contextmanager
-        def dies() -> Iterator[None]:
-            raise Killed
-            yield
-
-        self.memory.transaction = dies  # type: ignore[method-assign]
+        self.memory.transaction = _Deadly  # type: ignore[assignment, method-assign]
         try:
             yield
             self.memory.transaction = true  # type: ignore[method-assign]
@@ -125,7 +129,9 @@ class Stage:
         if answer is not None:
             self.injector.on_response_head(exchange, status, EVENTS)
             for line in streamed(answer).splitlines(keepends=True):
-                assert self.injector.on_response_chunk(exchange, line) == line
+                passed = self.injector.on_response_chunk(exchange, line)
+                # Where calls may be held the bytes go on event by event.
+                assert passed == line or exchange.holder is not None
         self.injector.on_response_end(exchange)
 
     def records(self, event: str | None = None) -> list[dict[str, Any]]:
