@@ -36,7 +36,7 @@ bench: $(STAMP)  ## what the proxy costs, as ratios measured in one run
 	$(BIN)/python -m bench $(BENCH_ARGS)
 
 harnesses: $(STAMP)  ## brings the harness programs that the tests drive into the cache
-	$(BIN)/python -m harness.install claude-code pi
+	$(BIN)/python -m harness.install claude-code pi codex opencode gemini-cli qwen-code mini-swe-agent
 
 clean:  ## removes what make made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-out

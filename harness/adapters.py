@@ -7,12 +7,22 @@ from collections.abc import Callable
 
 from harness.adapter import Adapter, HarnessError
 from harness.claude_code import ClaudeCode
+from harness.codex import Codex
+from harness.gemini_cli import GeminiCli
+from harness.mini_swe_agent import MiniSweAgent
+from harness.opencode import OpenCode
 from harness.pi import Pi
+from harness.qwen_code import QwenCode
 from harness.reference import Reference
 
 _ADAPTERS: dict[str, Callable[[], Adapter]] = {
     "claude-code": ClaudeCode,
     "pi": Pi,
+    "codex": Codex,
+    "opencode": OpenCode,
+    "gemini-cli": GeminiCli,
+    "qwen-code": QwenCode,
+    "mini-swe-agent": MiniSweAgent,
     "reference": Reference,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import npm
-from harness.adapter import Job, NpmRecipe, Program, base_environment
+from harness.adapter import Job, NpmRecipe, Program, Recipe, base_environment
 from harness.launch import Launch
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
@@ -20,7 +20,7 @@ class ClaudeCode:
     """Session ids must be UUIDs. ``Job.tools`` replaces the tool list (``Read``, ``Grep``, ``Glob``, …)."""
 
     name = "claude-code"
-    recipe: NpmRecipe | None = _RECIPE
+    recipe: Recipe | None = _RECIPE
 
     def find(self) -> Program:
         """As ``Adapter.find``."""

@@ -6,11 +6,11 @@ import json
 from typing import Literal
 
 from harness import npm
-from harness.adapter import Job, NpmRecipe, Program, base_environment
+from harness.adapter import Job, NpmRecipe, Program, Recipe, base_environment
 from harness.launch import Launch
 
 DEFAULT_MODEL = "scripted-model"
-Api = Literal["anthropic-messages"]
+Api = Literal["anthropic-messages", "openai-completions", "openai-responses"]
 
 _PROVIDER = "chaosproxy"
 _SCOPE = "@earendil-works"
@@ -36,7 +36,7 @@ class Pi:
     """``api`` is the wire that Pi's own configuration names. ``Job.tools`` is the whole list of tools."""
 
     name = "pi"
-    recipe: NpmRecipe | None = _RECIPE
+    recipe: Recipe | None = _RECIPE
 
     def __init__(self, api: Api = "anthropic-messages") -> None:
         self._api = api
@@ -59,7 +59,7 @@ class Pi:
         settings = {
             "providers": {
                 _PROVIDER: {
-                    "baseUrl": job.base_url,
+                    "baseUrl": job.base_url if self._api == "anthropic-messages" else f"{job.base_url}/v1",
                     "api": self._api,
                     "apiKey": "none-needed",
                     "models": [{"id": model}],

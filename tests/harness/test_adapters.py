@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.adapter import HarnessError, Job, Program
+from harness.adapter import Adapter, HarnessError, Job, Program
 from harness.adapters import adapter_named, adapter_names
 from harness.claude_code import ClaudeCode
+from harness.codex import Codex
+from harness.gemini_cli import GeminiCli
+from harness.mini_swe_agent import MiniSweAgent
+from harness.opencode import OpenCode
 from harness.pi import Pi
+from harness.qwen_code import QwenCode
 from harness.reference import Reference
 
 PROGRAM = Program(Path("/cache/bin/prog"), "1.2.3", (Path("/cache/node/bin"),))
@@ -24,7 +31,14 @@ def job(**more: object) -> Job:
 
 @pytest.fixture(autouse=True)
 def callers_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "CLAUDE_CODE_USE_BEDROCK"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CODEX_HOME",
+        "GEMINI_API_KEY",
+        "OPENAI_API_KEY",
+    ):
         monkeypatch.setenv(name, "of the caller")
 
 
@@ -86,6 +100,125 @@ def test_pi() -> None:
     assert f"--session-id {SESSION}" in " ".join(Pi().launch(PROGRAM, job(resume=SESSION)).argv)
 
 
+@pytest.mark.parametrize("api", ["openai-completions", "openai-responses"])
+def test_pi_over_an_openai_protocol(api: Any) -> None:
+    ((_, text),) = Pi(api).launch(PROGRAM, job()).files
+    ((_, settings),) = json.loads(text)["providers"].items()
+    assert (settings["api"], settings["baseUrl"]) == (api, "http://127.0.0.1:8017/run/r1/v1")
+
+
+def test_codex() -> None:
+    launch = Codex().launch(PROGRAM, job(model="gpt-x", session=SESSION))
+    assert launch.argv[:2] == ("/cache/bin/prog", "exec")
+    assert launch.argv[-2:] == ("--", "--do it")
+    line = " ".join(launch.argv)
+    for option in (
+        "--dangerously-bypass-approvals-and-sandbox",
+        "--skip-git-repo-check",
+        "--json",
+        "--disable plugins",
+        "--disable apps",
+        "--model gpt-x",
+    ):
+        assert option in line
+    assert "resume" not in launch.argv
+    assert Codex().launch(PROGRAM, job(resume="r")).argv[-4:] == ("resume", "--last", "--", "--do it")
+
+
+@pytest.mark.parametrize("transport", ["http", "websocket"])
+def test_codexs_configuration(transport: Any) -> None:
+    launch = Codex(transport).launch(PROGRAM, job())
+    ((path, text),) = launch.files
+    assert path == Path("/home/fresh/.codex/config.toml")
+    config = tomllib.loads(text)
+    provider = config["model_providers"][config["model_provider"]]
+    assert provider["base_url"] == "http://127.0.0.1:8017/run/r1/v1"
+    assert provider["wire_api"] == "responses"
+    assert provider["env_key"] in launch.env
+    assert provider["supports_websockets"] is (transport == "websocket")
+    assert config["analytics"] == {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("api", "sdk"),
+    [
+        ("openai-chat", "@ai-sdk/openai-compatible"),
+        ("openai-responses", "@ai-sdk/openai"),
+        ("anthropic", "@ai-sdk/anthropic"),
+    ],
+)
+def test_opencode(api: Any, sdk: str) -> None:
+    launch = OpenCode(api).launch(PROGRAM, job(model="m-1", session=SESSION))
+    assert launch.argv[:2] == ("/cache/bin/prog", "run")
+    assert launch.argv[-2:] == ("--", "--do it")
+    ((path, text),) = launch.files
+    assert path == Path("/home/fresh/.config/opencode/opencode.json")
+    ((name, provider),) = json.loads(text)["provider"].items()
+    line = " ".join(launch.argv)
+    assert f"--format json --auto --model {name}/m-1" in line
+    assert (provider["npm"], list(provider["models"])) == (sdk, ["m-1"])
+    assert provider["options"]["baseURL"] == "http://127.0.0.1:8017/run/r1/v1"
+    assert launch.env["OPENCODE_DISABLE_MODELS_FETCH"] == launch.env["OPENCODE_DISABLE_AUTOUPDATE"] == "1"
+    assert "--continue" not in launch.argv
+    assert "--continue" in OpenCode(api).launch(PROGRAM, job(resume="r")).argv
+
+
+def test_gemini_cli() -> None:
+    launch = GeminiCli().launch(PROGRAM, job(model="gemini-x", session=SESSION))
+    for option in ("--skip-trust", "--yolo", "--model=gemini-x", "--output-format=stream-json"):
+        assert option in launch.argv
+    assert launch.argv[-2:] == (f"--session-id={SESSION}", "--prompt=--do it")
+    assert launch.env["GOOGLE_GEMINI_BASE_URL"] == "http://127.0.0.1:8017/run/r1"
+    assert launch.env["PATH"].startswith("/cache/node/bin:")
+    ((path, text),) = launch.files
+    assert path == Path("/home/fresh/.gemini/settings.json")
+    settings = json.loads(text)
+    assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
+    assert settings["privacy"]["usageStatisticsEnabled"] is False
+    assert GeminiCli().launch(PROGRAM, job(resume=SESSION)).argv[-2:] == (
+        "--resume=latest",
+        "--prompt=--do it",
+    )
+
+
+def test_qwen_code() -> None:
+    launch = QwenCode().launch(PROGRAM, job(model="qwen-x", session=SESSION))
+    for option in ("--yolo", "--auth-type=openai", "--output-format=stream-json"):
+        assert option in launch.argv
+    assert launch.argv[-2:] == (f"--session-id={SESSION}", "--prompt=--do it")
+    assert launch.env["OPENAI_BASE_URL"] == "http://127.0.0.1:8017/run/r1/v1"
+    assert launch.env["OPENAI_MODEL"] == "qwen-x"
+    ((path, text),) = launch.files
+    assert path == Path("/home/fresh/.qwen/settings.json")
+    assert json.loads(text)["privacy"]["usageStatisticsEnabled"] is False
+    assert f"--resume={SESSION}" in QwenCode().launch(PROGRAM, job(resume=SESSION)).argv
+
+
+@pytest.mark.parametrize(
+    ("api", "model", "option"),
+    [
+        ("openai-chat", "openai/gpt-4.1", "--yolo"),
+        ("openai-responses", "openai/gpt-4.1", "--model-class=litellm_response"),
+        ("anthropic", "anthropic/claude-sonnet-4-5", "--yolo"),
+    ],
+)
+def test_mini_swe_agent(api: Any, model: str, option: str) -> None:
+    launch = MiniSweAgent(api).launch(PROGRAM, job(session=SESSION))
+    for given in (f"--model={model}", option, "--exit-immediately", "--task=--do it"):
+        assert given in launch.argv
+    assert launch.env["OPENAI_BASE_URL"] == "http://127.0.0.1:8017/run/r1/v1"
+    assert launch.env["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:8017/run/r1"
+    assert launch.env["MSWEA_CONFIGURED"] == "true"
+    with pytest.raises(HarnessError, match="cannot be resumed"):
+        MiniSweAgent(api).launch(PROGRAM, job(resume=SESSION))
+
+
+@pytest.mark.parametrize("adapter", [Codex(), OpenCode(), GeminiCli(), QwenCode(), MiniSweAgent()])
+def test_what_cannot_be_given_other_tools_says_so(adapter: Adapter) -> None:
+    with pytest.raises(HarnessError, match="cannot be listed"):
+        adapter.launch(PROGRAM, job(tools=("read",)))
+
+
 def test_reference() -> None:
     adapter = Reference("naive")
     launch = adapter.launch(adapter.find(), job(session="s"))
@@ -98,5 +231,5 @@ def test_reference() -> None:
 def test_an_unknown_harness_names_the_nearest() -> None:
     with pytest.raises(HarnessError, match="did you mean claude-code"):
         adapter_named("clude-code")
-    with pytest.raises(HarnessError, match="there are claude-code, pi, reference"):
+    with pytest.raises(HarnessError, match=r"there are claude-code, pi, codex, .*, reference"):
         adapter_named("zzz")
