@@ -189,7 +189,7 @@ def test_limits_count_in_one_conversation(
 
 
 def test_rules_force_one_fault_each(tmp_path: Path) -> None:
-    rules = [
+    rules: list[dict[str, Any]] = [
         {"family": "shell", "nth": 2, "kind": "timeout_after_effect"},
         {"tool": "Read", "match": r"b\.txt", "kind": "empty"},
         {"tool": "Read", "nth": 1, "kind": "post_effect_error"},

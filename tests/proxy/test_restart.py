@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -216,3 +218,24 @@ def test_every_fault_that_left_is_in_the_log(tmp_path: Path) -> None:
     sent = agent.ask()
     digest = hashlib.sha256(sent["t1"].encode()).hexdigest()
     assert [d["payload_sha256"] for d in stage.decisions()] == [digest, digest]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(PROFILES, st.lists(STEPS, min_size=2, max_size=7), st.randoms(use_true_random=False))
+def test_results_in_any_order(chosen: Profile, steps: list[Step], chance: Random) -> None:
+    """Each call gets the same, whichever of a batch came back first."""
+    ordered = [replace(step, same_ids=False, order=0) for step in steps]
+    shuffled = [replace(step, same_ids=False, order=chance.randrange(3)) for step in ordered]
+
+    def contents(steps: list[Step]) -> list[dict[str, Any]]:
+        return [
+            {
+                block["tool_use_id"]: block["content"]
+                for message in json.loads(left)["messages"]
+                for block in message["content"]
+                if block["type"] == "tool_result"
+            }
+            for left in run(chosen, steps, {})
+        ]
+
+    assert contents(shuffled) == contents(ordered)

@@ -179,7 +179,7 @@ def test_slow_waits_once(tmp_path: Path) -> None:
             waits.append(exchange.wait_s)
             return exchange
 
-        found.injector.on_request = watched  # type: ignore[method-assign]
+        found.injector.on_request = watched  # type: ignore[assignment, method-assign]
         for _ in range(3):
             send(found.port, body(TURN))
         assert waits == [0.01, 0.0, 0.0]
