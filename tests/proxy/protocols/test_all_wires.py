@@ -486,7 +486,7 @@ def test_a_call_is_open_from_its_first_frame_until_it_is_whole(kit: Kit, answer:
 @every_stream
 @settings(max_examples=60, deadline=None)
 @given(answer=answers(), keep=st.integers(0, 10**6))
-def test_a_stream_that_is_cut_loses_no_byte_and_finishes_nothing(kit: Kit, answer: Answer, keep: int) -> None:
+def test_a_stream_that_is_cut_loses_no_byte(kit: Kit, answer: Answer, keep: int) -> None:
     stream = b"".join(kit.endpoint.streamed(answer))
     cut = stream[: keep % len(stream)]
     frames = frames_of(kit.wire.reader(kit.endpoint.stream_type), [cut])
