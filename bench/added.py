@@ -67,11 +67,14 @@ def _block(
     before = {side: child.cpu_ns for side, child in children.items()}
     for i in range(rounds):
         if size < 100_000 and conversation.size > 1.4 * size:
-            conversation = grown(size, seed * 1000 + i, None)
+            conversation = grown(size, seed * 1000 + i, clients["chaos"])
         turn = conversation.next(result_bytes=step_bytes(size))
         for j in range(3):
             side = _SIDES[(i + j) % 3]
-            block.ns[side].append(send(clients[side], turn))
+            reply = send(clients[side], turn)
+            block.ns[side].append(reply.ns)
+            if side == "chaos":
+                conversation.heard(reply.raw)
     for side, child in children.items():
         block.cpu_ns[side] = (child.cpu_ns - before[side]) / rounds
     return block

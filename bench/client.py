@@ -14,10 +14,11 @@ _PATH = "/v1/messages?beta=true"
 
 
 class Reply(NamedTuple):
-    """``ns``: from the first byte sent to the last byte received."""
+    """``ns``: from the first byte sent to the last byte received; ``raw`` is all that was received."""
 
     status: int
     ns: int
+    raw: bytes
 
 
 class BenchError(RuntimeError):
@@ -56,7 +57,7 @@ class Client:
         status = int(answer[9:12])
         if status != 200:
             raise BenchError(f"port {self._port} answered {answer[:400]!r}")
-        return Reply(status, spent)
+        return Reply(status, spent, answer)
 
     def close(self) -> None:
         if self._socket is not None:

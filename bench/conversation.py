@@ -7,12 +7,16 @@ share of escapes, the lengths of lines and the digits are those of what agents r
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import orjson
+
+# A call as ``answer_events`` spells it.
+_NAMES = re.compile(rb'"id":"(toolu_\w+)","name":"([^"]+)"')
 
 Harness = Literal["claude-code", "pi"]
 
@@ -77,6 +81,7 @@ class _Manner:
     shell: str
     numbered: bool
     reminds: bool
+    no_such_tool: str
 
 
 # Sizes as seen on the wire: Claude Code 2.1.289 sends 28 KB of system text and 44 KB of tools behind the
@@ -85,9 +90,11 @@ _MANNERS: dict[Harness, _Manner] = {
     "claude-code": _Manner(
         "claude-cli/2.1.289 (external, sdk-cli)", "x-claude-code-session-id", 28_000, 12, 3_600,
         ("Read", "file_path"), "Bash", numbered=True, reminds=True,
+        no_such_tool="<tool_use_error>Error: No such tool available: {}</tool_use_error>",
     ),
     "pi": _Manner(
-        "pi (linux; x64)", None, 3_000, 4, 700, ("read", "path"), "bash", numbered=False, reminds=False
+        "pi (linux; x64)", None, 3_000, 4, 700, ("read", "path"), "bash", numbered=False, reminds=False,
+        no_such_tool="Tool {} not found",
     ),
 }  # fmt: skip
 
@@ -111,11 +118,22 @@ class Conversation:
 
         The answer to it will ask for ``calls`` calls; with none it is a text, and the user speaks next.
         """
+        if self._messages:
+            self._messages.append(self._assistant(self._pending))
         plain, marked = self._user(result_bytes)
-        body = b"".join((self._head, b",".join([*self._messages, marked]), self._tail))
+        self._messages.append(plain)
+        body = b"".join((self._head, b",".join([*self._messages[:-1], marked]), self._tail))
         self._pending = tuple(self._call() for _ in range(calls))
-        self._messages += (plain, self._assistant(self._pending))
         return Turn(self._headers(), body, self._pending)
+
+    def heard(self, answer: bytes) -> None:
+        """Takes the names of tools from the answer as it arrived: a harness has no tool of a name that was
+        changed on the way, says so, and keeps the name."""
+        names = dict(_NAMES.findall(answer))
+        self._pending = tuple(
+            call._replace(tool=names.get(call.call_id.encode(), call.tool.encode()).decode())
+            for call in self._pending
+        )
 
     def next_of_size(self, size: int, calls: int = 1) -> Turn:
         """As ``next``, with results that bring the body to about ``size`` bytes."""
@@ -184,16 +202,20 @@ class Conversation:
         return plain, orjson.dumps({"role": "user", "content": blocks})
 
     def _result(self, call: Call, about: int) -> dict[str, Any]:
+        known = call.tool in (self._manner.read[0], self._manner.shell)
         size = int(about * self._random.choice((0.4, 0.8, 1.0, 1.0, 1.8)))
-        text = self._listing(size) if call.tool == self._manner.read[0] else self._lines(size)
+        if not known:
+            text = self._manner.no_such_tool.format(call.tool)
+        else:
+            text = self._listing(size) if call.tool == self._manner.read[0] else self._lines(size)
         if self._manner.reminds:
             left = 15_000_000 - 137 * self._calls
             text += (
                 f"\n\n<system-reminder>\n<total_tokens>{left} tokens left</total_tokens>\n</system-reminder>"
             )
         block: dict[str, Any] = {"tool_use_id": call.call_id, "type": "tool_result", "content": text}
-        if call.tool == self._manner.shell or not self._manner.reminds:
-            block["is_error"] = False
+        if call.tool == self._manner.shell or not self._manner.reminds or not known:
+            block["is_error"] = not known
         return block
 
     def _lines(self, size: int) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from bench import processes
 from bench.client import Client
 from bench.conversation import Conversation, Turn
 from bench.effort import Effort
 from bench.figures import Figure, spread
-from bench.supply import send
+from bench.supply import play
 
 Say = Callable[[str], None]
 _TARGET = 1.1
@@ -17,23 +18,32 @@ _SHORT_TURNS = 5
 _COMPACTED_EVERY = 100
 
 
-def _many_short() -> Iterator[tuple[Turn, bool]]:
-    """(turn, whether a new client begins): conversations of a few turns, one after the other."""
+class _Step(NamedTuple):
+    """The next turn of a conversation, and whether a new client sends it."""
+
+    conversation: Conversation
+    turn: Turn
+    new_client: bool
+
+
+def _many_short() -> Iterator[_Step]:
+    """Conversations of a few turns, one after the other."""
     seed = 0
     while True:
         seed += 1
         conversation = Conversation("pi", seed)
         for i in range(_SHORT_TURNS):
-            yield conversation.next(int(i < _SHORT_TURNS - 1), result_bytes=600), i == 0
+            turn = conversation.next(int(i < _SHORT_TURNS - 1), result_bytes=600)
+            yield _Step(conversation, turn, i == 0)
 
 
-def _one_long() -> Iterator[tuple[Turn, bool]]:
+def _one_long() -> Iterator[_Step]:
     """One conversation that its harness sums up whenever it has got long."""
     conversation = Conversation("claude-code", 1)
     first = True
     while True:
         for _ in range(_COMPACTED_EVERY):
-            yield conversation.next(result_bytes=600), first
+            yield _Step(conversation, conversation.next(result_bytes=600), first)
             first = False
         conversation.compact()
 
@@ -48,7 +58,7 @@ def measure_memory(effort: Effort, say: Say) -> list[Figure]:
     ]
 
 
-def _growth(case: str, turns: Iterator[tuple[Turn, bool]], requests: int, say: Say) -> Figure:
+def _growth(case: str, steps: Iterator[_Step], requests: int, say: Say) -> Figure:
     early = requests // 10
     held: list[int] = []
     with (
@@ -58,10 +68,10 @@ def _growth(case: str, turns: Iterator[tuple[Turn, bool]], requests: int, say: S
         Client(chaos.port) as client,
     ):
         for i in range(1, requests + 1):
-            turn, new_client = next(turns)
-            if new_client:
+            step = next(steps)
+            if step.new_client:
                 client.close()
-            send(client, turn)
+            play(client, step.conversation, step.turn)
             if i in {early, requests}:
                 held.append(chaos.rss_bytes)
             if i % max(1, requests // 5) == 0:

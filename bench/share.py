@@ -18,7 +18,7 @@ from bench.effort import Effort, size_name
 from bench.endpoint import answer_events
 from bench.figures import Figure, spread
 from bench.log import request_records
-from bench.supply import grown, harness_of, send
+from bench.supply import grown, harness_of, play
 from configs import load_profile
 from proxy.exchange import Head
 from proxy.injector import Injector
@@ -69,7 +69,7 @@ class InProcess:
         self.injector.close()
         self.injector = self._open()
 
-    def play(self, turn: Turn) -> _Spent:
+    def play(self, conversation: Conversation, turn: Turn) -> _Spent:
         """One turn, timed, with one ``orjson.loads`` of its body right after it."""
         injector = self.injector
         head = Head("POST", "/v1/messages?beta=true", dict(turn.headers))
@@ -78,9 +78,11 @@ class InProcess:
         exchange = injector.on_request("default", head, turn.body)
         sent = time.perf_counter_ns()
         injector.on_response_head(exchange, 200, _EVENTS)
-        injector.on_response_chunk(exchange, answer)
+        passed = injector.on_response_chunk(exchange, answer)
+        passed += injector.on_response_chunk(exchange, b"")
         injector.on_response_end(exchange)
         ended = time.perf_counter_ns()
+        conversation.heard(passed)
         loads_ns = loads_time(turn.body)
         return _Spent(sent - began, ended - began, loads_ns)
 
@@ -119,13 +121,13 @@ def _in_process(size: int, turns: int, folder: Path) -> list[Figure]:
     for i in range(turns):
         sort = _SORTS[i % len(_SORTS)]
         # An answer that asks for calls belongs to this sort; the turn that brings their results, too.
-        inside.play(conversation.next(sort.calls))
-        spent[sort.name].append(inside.play(conversation.next(sort.calls)))
-        inside.play(conversation.next(0))
+        inside.play(conversation, conversation.next(sort.calls))
+        spent[sort.name].append(inside.play(conversation, conversation.next(sort.calls)))
+        inside.play(conversation, conversation.next(0))
     cold = []
     for _ in range(max(3, turns // 6)):
         inside.restart()
-        cold.append(inside.play(conversation.next(0)))
+        cold.append(inside.play(conversation, conversation.next(0)))
     inside.close()
     figures = [
         _figure(size, f"{name}, on_request", [(one.request_ns, one.loads_ns) for one in found], _TARGET)
@@ -144,10 +146,10 @@ def _in_process(size: int, turns: int, folder: Path) -> list[Figure]:
 def _played(size: int, inside: InProcess) -> Conversation:
     conversation = Conversation(harness_of(size), seed=size)
     step = max(4_000, size // 250)
-    inside.play(conversation.next(result_bytes=10_000))
+    inside.play(conversation, conversation.next(result_bytes=10_000))
     while conversation.size < size:
-        inside.play(conversation.next(result_bytes=step))
-    inside.play(conversation.next(0))
+        inside.play(conversation, conversation.next(result_bytes=step))
+    inside.play(conversation, conversation.next(0))
     return conversation
 
 
@@ -161,7 +163,7 @@ def _served(size: int, turns: int, folder: Path) -> list[Figure]:
         loads = []
         for _ in range(turns):
             turn = conversation.next(1)
-            send(client, turn)
+            play(client, conversation, turn)
             loads.append(loads_time(turn.body))
     records = request_records(folder / "chaosproxy" / "decisions.jsonl")[-turns:]
     pairs = [(record.overhead_us * 1e3, ns) for record, ns in zip(records, loads, strict=True)]

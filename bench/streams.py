@@ -19,7 +19,7 @@ from bench.conversation import Conversation
 from bench.effort import Effort, size_name
 from bench.figures import Figure, quantile, spread
 from bench.processes import Child
-from bench.supply import grown, send
+from bench.supply import grown, play
 
 Say = Callable[[str], None]
 _AT = re.compile(rb'"at":(\d+)')
@@ -180,7 +180,7 @@ def _post(
         while True:
             turn = conversation.next()
             go.wait()
-            send(client, turn, "posts")
+            play(client, conversation, turn, "posts")
             time.sleep(_PAUSE_S)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.client import Client
+from bench.client import Client, Reply
 from bench.conversation import Conversation, Harness, Turn
 from bench.endpoint import answer_header
 
@@ -19,8 +19,8 @@ def step_bytes(size: int) -> int:
     return 300 if size < _SMALL else 1_500
 
 
-def grown(size: int, seed: int, play: Client | None, run_id: str | None = None) -> Conversation:
-    """A conversation of about ``size`` bytes, played turn by turn through ``play``.
+def grown(size: int, seed: int, client: Client, run_id: str | None = None) -> Conversation:
+    """A conversation of about ``size`` bytes, played turn by turn through ``client``.
 
     Results are about 4 KB each, larger where that would need more than 250 turns, as reading whole files
     does. Small ones start at their first turn.
@@ -28,16 +28,20 @@ def grown(size: int, seed: int, play: Client | None, run_id: str | None = None) 
     conversation = Conversation(harness_of(size), seed)
     if size < _SMALL:
         return conversation
-    step = max(4_000, size // 250)
-    turn = conversation.next(result_bytes=10_000)
-    send(play, turn, run_id)
+    play(client, conversation, conversation.next(result_bytes=10_000), run_id)
     while conversation.size < size:
-        send(play, conversation.next(result_bytes=step), run_id)
+        turn = conversation.next(result_bytes=max(4_000, size // 250))
+        play(client, conversation, turn, run_id)
     return conversation
 
 
-def send(client: Client | None, turn: Turn, run_id: str | None = None) -> int:
-    """Posts a turn; gives back the ns from its first byte to the last byte of its answer."""
-    if client is None:
-        return 0
-    return client.post((*turn.headers, answer_header(turn.answer)), turn.body, run_id).ns
+def send(client: Client, turn: Turn, run_id: str | None = None) -> Reply:
+    """Posts a turn and reads its answer."""
+    return client.post((*turn.headers, answer_header(turn.answer)), turn.body, run_id)
+
+
+def play(client: Client, conversation: Conversation, turn: Turn, run_id: str | None = None) -> Reply:
+    """Posts a turn of a conversation, which goes on from the answer as it arrived."""
+    reply = send(client, turn, run_id)
+    conversation.heard(reply.raw)
+    return reply
