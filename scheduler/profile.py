@@ -193,7 +193,7 @@ class Profile(Checked):
         """The whole profile as plain data, defaults filled in: what the log keeps of it."""
         return self.model_dump(mode="json")
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """SHA-256 over the RFC 8785 form of the resolved profile, in hex."""
         return hashlib.sha256(rfc8785.dumps(self.resolved())).hexdigest()
