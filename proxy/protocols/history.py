@@ -135,7 +135,7 @@ def cut(
     """
     try:
         if previous is not None:
-            known = _cut_known(body, previous)
+            known = _cut_known(body, previous) or _cut_around(body, decode, array, previous)
             if known is not None:
                 return known
         top = decode(body)
@@ -167,6 +167,40 @@ def _cut_known(body: bytes, previous: ParsedRequest) -> Cut | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return None if found is None else Cut(None, base, end, *found)
+
+
+def _cut_around(
+    body: bytes, decode: Callable[[bytes], Any], array: str, previous: ParsedRequest
+) -> Cut | None:
+    """As ``cut``, when only what stands before the history is as it was; None when it is not.
+
+    The document without the shared elements is parsed: when the history starts at the same place in it, they
+    can be put back.
+    """
+    base = previous.base
+    if not body.startswith(memoryview(previous.body)[:base]):
+        return None
+    count = shared_items(body, base, previous)
+    if not count:
+        return None
+    start = _skip(body, base + previous.items[count - 1].at.end)
+    if body[start : start + 1] == b",":
+        start = _skip(body, start + 1)
+        if body[start : start + 1] == b"]":
+            return None
+    elif body[start : start + 1] != b"]":
+        return None
+    reduced = body[:base] + body[start:]
+    try:
+        top = decode(reduced)
+        history = getattr(top, array)
+        if not length(history) or offset_in(history, reduced) != base - 1:
+            return None
+        end = start + length(history) - 2
+        new = _elements(body, base, start, end)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if new is None else Cut(top, base, end, count, new)
 
 
 def _new_items(body: bytes, base: int, end: int, previous: ParsedRequest) -> tuple[int, list[RawItem]] | None:
