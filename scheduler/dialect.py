@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
+import orjson
 from pydantic import Field, ValidationError, field_validator
 
 from scheduler.call import FAMILIES, Family
@@ -70,15 +71,22 @@ class Timeout(Checked):
 class ToolRule(Checked):
     """One tool: its family, the argument that names its target, and the arguments that do not identify it.
 
-    ``form`` names the shapes of its results when they are not its family's.
+    ``form`` names the shapes of its results when they are not its family's. ``raw`` is for a tool that takes
+    a text in place of JSON: what the pattern's named groups first find in it are the call's arguments.
     """
 
     family: Family
     target: str | None = None
+    raw: str | None = None
     volatile: frozenset[str] = frozenset()
     defaults: dict[str, Any] = Field(default_factory=dict)
     form: str | None = None
     timeout: Timeout = Timeout()
+
+    @field_validator("raw")
+    @classmethod
+    def _raw(cls, value: str | None) -> str | None:
+        return value if value is None else checked_patterns((value,))[0]
 
     @field_validator("family", mode="before")
     @classmethod
@@ -115,13 +123,15 @@ class Identification(Checked):
     """How requests of this harness are told apart, by header (lower case) or by patterns in its texts.
 
     ``pattern`` is searched in the ``header``; its group ``version``, when it has one, is the harness's
-    version. ``workspace`` patterns have a group ``path`` and are searched in the first messages.
-    ``compaction`` patterns mark the first message of a history that was summed up. ``flattened`` says how
-    tool results look that the harness retells inside a text.
+    version. ``body``, for a harness whose header is not its own alone, is an ASCII text that stands in the
+    body of each of its requests. ``workspace`` patterns have a group ``path`` and are searched in the first
+    messages. ``compaction`` patterns mark the first message of a history that was summed up. ``flattened``
+    says how tool results look that the harness retells inside a text.
     """
 
     header: str = "user-agent"
     pattern: str | None = None
+    body: str | None = Field(default=None, pattern=r"^[ -~]+$")
     session_headers: tuple[str, ...] = ()
     sub_headers: tuple[str, ...] = ()
     workspace: tuple[str, ...] = ()
@@ -207,6 +217,23 @@ class Dialect(Checked):
     @cached_property
     def _folded(self) -> dict[str, ToolRule]:
         return {name.casefold(): rule for name, rule in self.tools.items()}
+
+    def arguments(self, tool: str, text: bytes) -> Mapping[str, Any]:
+        """The arguments of a call as an object: ``text`` is JSON, or what the tool takes in its place.
+
+        Empty when they are none.
+        """
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            value = text.decode("utf-8", "replace")
+        if isinstance(value, dict):
+            return value
+        raw = self.rule(tool).raw
+        if raw is None or not isinstance(value, str):
+            return {}
+        found = compiled(raw).search(value)
+        return {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
 
     def family(self, tool: str, arguments: Mapping[str, Any]) -> Family:
         """The family of a call; a shell call that only searches or lists counts as search or list."""

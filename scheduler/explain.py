@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scheduler.apply import Skipped, Wait, apply_after, apply_before
 from scheduler.call import Call, Family, Key, Places, call_digest, call_key, canonical_arguments
@@ -72,7 +70,7 @@ def explain(
 
     Raises ``ValueError`` when ``seed`` is not in [0, 2**64).
     """
-    arguments = _object(arguments_json)
+    arguments = dialect.arguments(tool, arguments_json)
     rule = dialect.rule(tool)
     family = dialect.family(tool, arguments)
     canonical = canonical_arguments(arguments_json, places, rule.volatile, rule.defaults)
@@ -113,14 +111,6 @@ def explain(
         call_digest=call.digest,
         family=family,
     )
-
-
-def _object(arguments_json: bytes) -> Mapping[str, Any]:
-    try:
-        value = json.loads(arguments_json)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _standing(profile: Profile, call: Call) -> Standing:

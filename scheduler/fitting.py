@@ -73,17 +73,20 @@ def _unsaid(rule: ToolRule, form: Form, live: Collection[str]) -> list[str]:
 
 def gaps_for(gaps: Gaps, tool: str) -> Collection[str]:
     """What ``gaps`` says of ``tool``: its own entry, a pattern's, one in another case, or the others'."""
-    found = gaps.get(tool)
-    if found is not None:
-        return found
+    if tool in gaps and not _is_pattern(tool):
+        return gaps[tool]
     for key, kinds in gaps.items():
-        if len(key) > 1 and key[0] == key[-1] == "/" and compiled(key[1:-1]).fullmatch(tool):
+        if _is_pattern(key) and compiled(key[1:-1]).fullmatch(tool):
             return kinds
     folded = tool.casefold()
     for key, kinds in gaps.items():
-        if key.casefold() == folded:
+        if key.casefold() == folded and not _is_pattern(key):
             return kinds
     return gaps.get(OTHER_TOOLS, ())
+
+
+def _is_pattern(key: str) -> bool:
+    return len(key) > 1 and key[0] == key[-1] == "/"
 
 
 def fitting_by(gaps: Gaps, tool: str, family: str) -> tuple[str, ...]:

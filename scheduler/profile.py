@@ -32,6 +32,11 @@ def _known_family(family: str) -> str:
     return family
 
 
+def _unfitting(kind: str, family: str) -> str:
+    fits = ", ".join(k.name for k in KINDS.values() if family in k.families)
+    return f"kind {kind!r} does not fit family {family!r}: what fits is {fits}"
+
+
 # Strict, so that "rate: true" or a number in quotes is an error and not 1.
 _Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
 _Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -97,7 +102,7 @@ class ForceRule(Checked):
         if self.nth is None and self.match is None:
             raise ValueError("a force rule says which call: nth (1 is the first), match, or both")
         if self.family is not None and self.family not in KINDS[self.kind].families:
-            raise ValueError(f"kind {self.kind!r} does not fit family {self.family!r}")
+            raise ValueError(_unfitting(self.kind, self.family))
         return self
 
     def matches(self, canonical: str) -> bool:
@@ -142,8 +147,7 @@ class Profile(Checked):
             for kind in weights:
                 _known_kind(kind)
                 if family not in KINDS[kind].families:
-                    fits = ", ".join(k.name for k in KINDS.values() if family in k.families)
-                    raise ValueError(f"kind {kind!r} does not fit family {family!r}: what fits is {fits}")
+                    raise ValueError(_unfitting(kind, family))
         return value
 
     @field_validator("kinds", mode="before")

@@ -18,7 +18,7 @@ NAMES = sorted(configs.dialects())
 
 
 def test_the_harnesses_that_are_known() -> None:
-    assert NAMES == ["reference", "claude-code", "generic", "pi"]
+    assert NAMES == ["claude-code", "generic", "pi", "reference"]
 
 
 def test_an_unknown_harness_names_the_nearest() -> None:

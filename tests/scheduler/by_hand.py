@@ -97,7 +97,14 @@ _WEIGHTS = {
 }
 # With kinds that keep the call from running.
 _WITHHELD = {
-    "read": {"empty": 2, "wrong_data": 1.5, "permission_denied": 2, "not_found": 2, "locked": 1, "timeout": 1},
+    "read": {
+        "empty": 2,
+        "wrong_data": 1.5,
+        "permission_denied": 2,
+        "not_found": 2,
+        "locked": 1,
+        "timeout": 1,
+    },
     "write": {"post_effect_error": 3, "permission_denied": 0.5, "phantom_success": 1},
     "edit": {"phantom_success": 1, "locked": 0.25, "timeout": 0.25},
     "shell": {"truncated": 3, "permission_denied": 1, "not_found": 1, "timeout": 2, "phantom_success": 1},

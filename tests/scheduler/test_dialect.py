@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import configs
-from scheduler.dialect import DialectError, Timeout, ToolRule, Wording, can_fill, fill, parse_dialect
+from scheduler.dialect import DialectError, Timeout, ToolRule, parse_dialect
 
 SHELL = {"tools": {"Bash": {"family": "shell", "target": "command"}}}
 
@@ -110,48 +110,6 @@ RULE = ToolRule(family="shell", target="command", timeout=Timeout(argument="time
 
 
 @pytest.mark.parametrize(
-    ("text", "filled"),
-    [
-        ("{tool}: {target}", "Bash: cd src && make -j4 all"),
-        ("{program}: failed", "make: failed"),
-        ("{seconds}|{duration}", "90|1m 30s"),
-        ("{count} {flag} {list}", '3 true ["é"]'),
-        ("{unknown} {}", "{unknown} {}"),
-    ],
-)
-def test_a_wording_takes_the_calls_own_words(text: str, filled: str) -> None:
-    arguments = {
-        "command": "cd src && make -j4 all",
-        "timeout": 90_000,
-        "count": 3,
-        "flag": True,
-        "list": ["é"],
-    }
-    assert fill(Wording(text=text), "Bash", RULE, arguments) == filled
-    assert can_fill(Wording(text=text), arguments) is ("unknown" not in text)
-
-
-@pytest.mark.parametrize(
-    ("command", "program"),
-    [
-        ("pytest -q | tail -3", "tail"),
-        ("A=1 /usr/bin/python3 x.py", "python3"),
-        ("./run.sh;", "run.sh"),
-        ("$(x)", "bash"),
-        ("", "bash"),
-    ],
-)
-def test_the_program_of_a_command_is_the_last_that_it_runs(command: str, program: str) -> None:
-    assert fill(Wording(text="{program}"), "Bash", RULE, {"command": command}) == program
-
-
-def test_a_path_has_a_name() -> None:
-    rule = ToolRule(family="read", target="path")
-    assert fill(Wording(text="{name}"), "read", rule, {"path": "/ws/src/"}) == "src"
-    assert fill(Wording(text="{name} {target}"), "read", rule, {}) == "read read"
-
-
-@pytest.mark.parametrize(
     ("value", "seconds"), [(90_000, 90), (500, 0.5), (None, 120), ("5", 120), (-1, 120), (True, 120)]
 )
 def test_a_time_limit_is_the_calls_own_or_the_tools(value: Any, seconds: float) -> None:
@@ -173,6 +131,7 @@ COUNTED = {"pattern": "(?P<body>x)", "counts": [{"group": "n", "is": "lines"}]}
         ({"forms": {"r": {"envelopes": [COUNTED]}}}, "has no group 'n'"),
         ({"forms": {"read": {"notice": "of {totl}"}}}, "not a notice"),
         ({"forms": {"read": {"errors": {"post_effect_error": []}}}}, "no wording of post_effect_error"),
+        ({"forms": {"r": {"errors": {"locked": [{"text": "x", "when": {"path": "("}}]}}}}, "not a regular"),
         ({"appended": [{"open": "<r>", "pattern": "("}]}, "not a regular expression"),
         ({"identify": {"flattened": {"open": "x", "end": "["}}}, "not a regular expression"),
         ({"tool_patterns": {"(": {"family": "read"}}}, "not a regular expression"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import configs
-from scheduler.apply import apply_after
+from scheduler.apply import apply_after, apply_before
 from scheduler.call import Call, Places
 from scheduler.explain import explain
+from scheduler.faults import KINDS
 from scheduler.fitting import fitting_kinds
 from scheduler.schedule import draw
 from tests.scheduler.calls import profile
@@ -17,7 +18,7 @@ PLACES = Places(workspace="/ws")
 
 def test_it_is_the_draw_and_the_payload_that_the_proxy_makes() -> None:
     moderate = configs.load_profile("severe")
-    fired = 0
+    fired = withheld = 0
     for n in range(200):
         told = explain(
             7,
@@ -42,7 +43,11 @@ def test_it_is_the_draw_and_the_payload_that_the_proxy_makes() -> None:
             drawn.kind,
             drawn.persistence,
         )
-        if drawn.fired:
+        if drawn.kind is not None and KINDS[drawn.kind].timing == "before":
+            answer = apply_before(drawn, CLAUDE, 7, "Read", {"file_path": "/ws/a.txt"}, workspace="/ws")
+            assert (told.payload, told.is_error, told.timing) == (answer.text, answer.is_error, "before")
+            withheld += 1
+        elif drawn.fired:
             fired += 1
             outcome = apply_after(
                 drawn,
@@ -57,7 +62,8 @@ def test_it_is_the_draw_and_the_payload_that_the_proxy_makes() -> None:
             )
             assert (told.payload or told.skipped) == outcome[0]
             assert (told.timing, told.family) == ("after", "read")
-    assert 20 < fired < 80
+    assert 20 < fired + withheld < 80
+    assert min(fired, withheld) > 5
 
 
 def test_what_the_harness_appended_is_no_part_of_the_payload() -> None:
@@ -95,6 +101,36 @@ def test_an_error_and_a_wait_are_told() -> None:
     assert error.is_error is True
     slow = explain(7, configs.load_profile("only-slow"), CLAUDE, "Read", ARGUMENTS, result="x")
     assert (slow.wait_s, slow.payload, slow.mode) == (5, None, None)
+
+
+def test_what_a_call_that_never_runs_is_answered_needs_no_result() -> None:
+    only = configs.load_profile("only-permission_denied")
+    told = explain(7, only, CLAUDE, "Grep", b'{"pattern":"x","path":"src"}', places=PLACES)
+    assert (told.timing, told.mode, told.is_error, told.skipped) == ("before", "explicit", True, None)
+    assert told.payload in (
+        "Permission to use Grep has been denied.",
+        "Refusing to search /ws/src: it could not be opened (EACCES) — it is unreadable, or is being replaced"
+        " concurrently.",
+    )
+    assert (
+        explain(7, only, CLAUDE, "Grep", b'{"pattern":"x","path":"src"}', places=PLACES, result="x") == told
+    )
+
+
+def test_a_call_that_is_not_withheld_has_no_answer() -> None:
+    kinds = profile(rate=1, weights={"shell": {"phantom_success": 1}}, skip_first=2)
+    told = explain(7, kinds, CLAUDE, "Bash", b'{"command":"make"}')
+    assert (told.kind, told.payload, told.skipped) == ("phantom_success", None, "skip_first")
+    forced = profile(rate=0, force=[{"tool": "TodoWrite", "nth": 1, "kind": "phantom_success"}])
+    told = explain(7, forced, CLAUDE, "TodoWrite", b"{}")
+    assert (told.fired, told.payload, told.skipped) == (True, None, "no_fit")
+
+
+def test_a_gap_is_not_drawn() -> None:
+    only = configs.load_profile("only-locked")
+    assert explain(7, only, CLAUDE, "Read", ARGUMENTS).kind == "locked"
+    assert explain(7, only, CLAUDE, "Read", ARGUMENTS, gaps=("locked",)).kind is None
+    assert explain(7, only, CLAUDE, "WebFetch", b'{"url":"https://a.org"}').kind is None
 
 
 def test_earlier_results_make_a_stale_one() -> None:

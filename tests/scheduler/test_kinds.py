@@ -60,12 +60,26 @@ def test_every_kind_of_the_contract_is_there() -> None:
         "post_effect_error": ("after", frozenset(FAMILIES)),
         "timeout_after_effect": ("after", {"shell", "fetch", "other"}),
         "slow": ("after", frozenset(FAMILIES)),
+        "permission_denied": ("before", frozenset(FAMILIES)),
+        "not_found": ("before", {"read", "edit", "shell", "search", "list", "fetch", "other"}),
+        "locked": ("before", {"read", "write", "edit", "shell", "other"}),
+        "timeout": ("before", frozenset(FAMILIES)),
+        "phantom_success": ("before", {"write", "edit", "shell"}),
     }
 
 
 def test_a_kind_is_registered_once() -> None:
     with pytest.raises(ValueError, match="'empty' is registered twice"):
         register(KINDS["empty"])
+
+
+def test_a_before_kind_answers_and_an_after_kind_rewrites() -> None:
+    for kind in KINDS.values():
+        assert (kind.answer is not None) is (kind.timing == "before")
+        assert kind.rewrite is None or kind.timing == "after"
+    with pytest.raises(ValueError, match="a before-kind has an answer"):
+        register(Kind(name="new", summary="", timing="before", families=frozenset(), mode=lambda _form: None))
+    assert "new" not in KINDS
 
 
 # What is skipped.
@@ -106,7 +120,7 @@ def test_already_failed_comes_before_no_text_and_a_limit_before_all() -> None:
         assert got == Skipped(limit)
 
 
-@pytest.mark.parametrize("kind", [None, "nothing"])
+@pytest.mark.parametrize("kind", [None, "nothing", "locked"])
 def test_only_what_was_drawn_is_applied(kind: str | None) -> None:
     with pytest.raises(ValueError, match="not an after-kind that fired"):
         outcome(kind, "claude-code", "Read", "1\tx")
