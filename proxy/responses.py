@@ -20,7 +20,7 @@ from proxy.exchange import Exchange
 from proxy.holding import Holder
 from proxy.observer import Observer
 from proxy.options import CrashedOnPurpose, InjectorOptions
-from proxy.protocols.wire import CallDone, Finished, Frame, UsageSeen, WireError
+from proxy.protocols.wire import CallDone, Finished, Frame, UsageSeen, WireError, WireFormat
 from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, missing_usage
 from proxy.recording import Recorder
 from proxy.runs import Conversations
@@ -46,6 +46,7 @@ class Responses:
         self._recorder = recorder
         self._observer = observer
         self._options = options
+        self._tools: dict[tuple[str, bytes], frozenset[str]] = {}
 
     def head(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
         """The response begins. ``headers`` have lower-case names."""
@@ -67,8 +68,17 @@ class Responses:
 
     def _is_to_hold(self, exchange: Exchange) -> bool:
         """Whether a call of any tool on offer could be kept from running."""
-        offered = exchange.wire.offered(exchange.tools) if exchange.wire is not None else ()
+        offered = self._offered(exchange.wire, exchange.tools) if exchange.wire is not None else ()
         return any(self._may_withhold(exchange, tool) for tool in offered)
+
+    def _offered(self, wire: WireFormat, tools: bytes) -> frozenset[str]:
+        """The names of the tools on offer. They are the same in every turn, and there is much to read."""
+        found = self._tools.get((wire.name, tools))
+        if found is None:
+            if len(self._tools) >= 32:
+                self._tools.clear()
+            found = self._tools[wire.name, tools] = wire.offered(tools)
+        return found
 
     def _may_withhold(self, exchange: Exchange, tool: str) -> bool:
         dialect, run = exchange.dialect, exchange.run
@@ -221,7 +231,7 @@ class Responses:
             conversation,
             row,
             call.arguments,
-            wire_name(call.tool, kind, wire.offered(exchange.tools)),
+            wire_name(call.tool, kind, self._offered(wire, exchange.tools)),
             log_texts=self._options.log_payloads,
         )
         return replace(record, latency_us=round((time.perf_counter_ns() - began) / 1e3, 1))
