@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
-
-import orjson
+from typing import NamedTuple
 
 from ledger.decisions import timestamp
 from ledger.memory import CallRow
@@ -44,15 +42,6 @@ class Verdict(NamedTuple):
     wait_s: float
 
 
-def parsed_arguments(arguments: bytes) -> Mapping[str, Any]:
-    """The arguments as an object; empty when they are none."""
-    try:
-        value = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 class Identified(NamedTuple):
     """What identifies the arguments of a call."""
 
@@ -84,7 +73,7 @@ def draw_call(
 ) -> CallRow:
     """Draws one call where ``counts`` stand, and counts it in; the work on it began at ``began_ns``."""
     canonical, digest = identified
-    family = dialect.family(new.tool, parsed_arguments(new.arguments))
+    family = dialect.family(new.tool, dialect.arguments(new.tool, new.arguments))
     call = Call(
         new.tool,
         family,
@@ -123,7 +112,7 @@ def draw_call(
 def _target(dialect: Dialect, tool: str, canonical: bytes) -> str:
     """What a call is about; empty when that is not known."""
     name = dialect.rule(tool).target
-    value = parsed_arguments(canonical).get(name) if name is not None else None
+    value = dialect.arguments(tool, canonical).get(name) if name is not None else None
     return plain_target(value) if isinstance(value, str) else ""
 
 
@@ -160,7 +149,7 @@ def decide(
     ``earlier`` gives the earlier calls for the same target, latest first; it is asked only when that matters.
     """
     drawn = decode_draw(row.draw)
-    values = parsed_arguments(arguments)
+    values = dialect.arguments(row.tool, arguments)
     form = dialect.form(row.tool, row.family)
     kind = KINDS.get(drawn.kind) if drawn.kind is not None else None
     mode = kind.mode(form) if kind is not None else None

@@ -95,7 +95,7 @@ class Injector:
         run, head = exchange.run, exchange.head
         recognised = wire_of(head)
         coding = coding_of(head.headers.get("content-encoding"))
-        dialect, version = dialect_of(self._dialects.values(), head.headers)
+        dialect, version = dialect_of(self._dialects.values(), head.headers, exchange.body)
         if recognised is None:
             body = decode(exchange.body, coding) if head.method == "POST" else b""
             if could_be_an_agents(head, body):
@@ -238,15 +238,18 @@ class Injector:
         )
 
     def _shown(self, run: Run, conversation: Conversation | None, flattened: Flattened) -> Shown:
-        here = conversation.id if conversation is not None else self._memory.latest_conversation(run.run_id)
-        rows = {name: self._memory.calls(run.run_id, name) for name in run.ids if name != here}
-        if conversation is None and here is not None:
-            conversation = self._conversations.get(run, here)
-        workspace = conversation.row.workspace if conversation is not None else None
-        places = run.settings.places(workspace)
+        newest = self._memory.newest_tip(run.run_id) if conversation is None else None
+        if newest is not None:
+            conversation = self._conversations.get(run, newest.conversation)
+        here = conversation.id if conversation is not None else None
+        elsewhere = [row for name in run.ids if name != here for row in self._memory.calls(run.run_id, name)]
+        rows = conversation.rows if conversation is not None else []
+        places = run.settings.places(conversation.row.workspace if conversation is not None else None)
+        # What was summed up before is not retold again.
+        first = newest.first if newest is not None else 0
         return Shown(
-            showings_of(flattened, conversation.rows if conversation is not None else ()),
-            [showing for others in rows.values() for showing in showings_of(flattened, others)],
+            showings_of(flattened, rows[first:]),
+            showings_of(flattened, elsewhere + rows[:first]),
             lambda target: plain_target(places.abstract(target)),
         )
 

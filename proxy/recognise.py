@@ -53,14 +53,16 @@ def could_be_an_agents(head: Head, body: bytes) -> bool:
     return any(memoryview(getattr(found, name)).nbytes for name in ("tools", "messages", "input", "contents"))
 
 
-def dialect_of(dialects: Iterable[Dialect], headers: Mapping[str, str]) -> tuple[Dialect | None, str | None]:
-    """(the dialect whose pattern the headers fit, the harness version that the pattern's group names)."""
+def dialect_of(
+    dialects: Iterable[Dialect], headers: Mapping[str, str], body: bytes = b""
+) -> tuple[Dialect | None, str | None]:
+    """(the dialect that headers and body fit, the harness version that the pattern's group names)."""
     for dialect in dialects:
-        pattern = dialect.identify.pattern
+        pattern, own = dialect.identify.pattern, dialect.identify.body
         if pattern is None:
             continue
         match = _searched(pattern, headers.get(dialect.identify.header, ""))
-        if match is not None:
+        if match is not None and (own is None or own.encode("ascii") in body):
             return dialect, match.groupdict().get("version")
     return None, None
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Conversation, decode_draw, encode_draw
-from proxy.deciding import parsed_arguments, record_of
+from proxy.deciding import record_of
 from proxy.protocols.wire import SeenCall
 from proxy.runs import RunSettings
 from scheduler.apply import apply_before
@@ -60,7 +60,7 @@ def withhold(
         dialect,
         settings.seed,
         row.tool,
-        parsed_arguments(arguments),
+        dialect.arguments(row.tool, arguments),
         workspace=settings.workspace or conversation.row.workspace,
     )
     row.wire_name = wire_name
