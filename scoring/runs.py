@@ -45,6 +45,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     invalid: tuple[str, ...] = ()
     claimed: Claim | None = None
     profile: str | None = None
+    boot_id: str | None = None
     index: int | None = None
     where: str = ""
 
@@ -67,6 +68,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def is_cut(self) -> bool:
         """Whether it was interrupted: out of quota, or the machine, the supervisor or we ended it."""
         return self.ended in ("quota_cut", "restart_cut")
+
+    @property
+    def outcome(self) -> str:
+        """In one word: passed, failed, invalid, how it was cut or ended, or unjudged."""
+        if self.invalid:
+            return "invalid"
+        if self.ended in ("quota_cut", "restart_cut", "error"):
+            return str(self.ended)
+        if not self.is_judged:
+            return "unjudged"
+        return "passed" if self.passed else "failed"
 
     @property
     def cell(self) -> tuple[str, int, int]:
@@ -167,6 +179,7 @@ def _from_line(
         wall_s=line.wall_s,
         claimed=line.claimed if line.claimed is not None else _claim(verdict),
         profile=line.profile,
+        boot_id=line.boot_id,
         where=f"{path}:{number}",
     )
     if trace is None:
@@ -240,6 +253,7 @@ def _with_trace(run: Run, trace: RunTrace, folded: Folded) -> Run:
         in_flight=undelivered if run.is_cut else 0,
         invalid=tuple(reasons),
         profile=run.profile if run.profile is not None else trace.profile,
+        boot_id=run.boot_id if run.boot_id is not None else trace.boot_id,
         index=trace.index,
     )
 

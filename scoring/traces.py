@@ -29,6 +29,7 @@ class RunTrace:
     repeat: int | None = None
     profile: str | None = None
     profile_sha256: str | None = None
+    boot_id: str | None = None
     started: bool = False
     attempt: int = 1
     can_fire: bool = False
@@ -51,6 +52,7 @@ class RunTrace:
         self.attempt = start.attempt
         self.task_id, self.seed, self.repeat = start.task_id, start.seed, start.repeat
         self.profile, self.profile_sha256 = str(start.profile.get("name", "")), start.profile_sha256
+        self.boot_id = self.boot_id or start.boot_id
         self.started = self.started or start.attempt == 1
         self.can_fire = self.can_fire or can_fire(start.profile)
         self.attempts_started.setdefault(start.attempt, start.ts)

@@ -41,8 +41,8 @@ class Watch:
     """The faults of one run that have not been judged yet; ``reactions`` counts those that have.
 
     Its keys are (number of the fault's cell, reaction). ``open`` holds, by conversation, those that wait for
-    later calls; ``followed`` takes in the first that were judged, for the rows behind the numbers. ``targets``
-    says what a call was about, where that is known.
+    later calls; ``followed`` takes in the first that were judged, for the rows behind the numbers;
+    ``targets`` says what a call was about, where that is known.
     """
 
     __slots__ = ("_followed", "_targets", "_waiting", "open", "reactions", "run_id")

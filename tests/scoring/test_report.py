@@ -7,7 +7,10 @@ import stat
 from html.parser import HTMLParser
 from pathlib import Path
 
-from scoring.report import report_html, write_report
+import pytest
+
+from scoring.compare import compare_paths
+from scoring.report import report_html, write_comparison, write_report
 from scoring.score import Score, score_paths
 from tests.scoring.logs import (
     delivery,
@@ -15,12 +18,14 @@ from tests.scoring.logs import (
     fault,
     published_runs,
     request,
+    run,
     start,
     write_decisions,
     write_runs,
 )
+from tests.scoring.rich import rich_folders
 
-VOID = {"meta", "link", "br", "line", "circle", "rect"}
+VOID = {"meta", "link", "br", "col"}
 
 
 class Page(HTMLParser):
@@ -65,7 +70,7 @@ def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
     assert page.open == []
     assert not {"script", "img", "iframe", "object", "embed"} & set(page.tags)
     links = [value for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")]
-    assert links == ["data:,"]
+    assert [link for link in links if link and not link.startswith("#")] == ["data:,"]
     assert not re.search(r"url\(|@import|https?://", html)
     assert not any(name.startswith("on") for name, _ in page.attributes)
     assert "prefers-color-scheme: dark" in html
@@ -77,32 +82,111 @@ def test_the_order_of_the_first_page(tmp_path: Path) -> None:
     assert headings == [
         "Validity",
         "Fault exposure",
+        "Effect of the faults",
         "Scores",
-        "How the runs ended",
-        "Faults by timing · mode · persistence",
-        "Faults by kind",
-        "Faults by family",
-        "Efficiency",
-        "Injector latency per call (slow faults left out)",
+        "Claimed success on implicit faults",
+        "After an interruption",
+        "Timing × mode",
+        "Tokens and time per fault",
+        "Injector latency",
         "Tasks",
+        "Kinds of fault",
+        "Machines and manifest",
         "Read from",
+        "Ledger rows",
     ]
 
 
-def test_the_chart_shows_what_the_table_says(tmp_path: Path) -> None:
-    html = report_html(score_paths([write_runs(tmp_path, *published_runs())]))
-    # 65/120 of 480 units, to the right of 170.
-    assert 'cx="430.0"' in html
-    assert re.search(
-        r'<title id="ends-chart">complete: 98\. quota_cut: 12\. restart_cut: 10\. </title>', html
+def rich(folder: Path) -> Score:
+    places = rich_folders(folder)
+    return score_paths(
+        [places["treated"], places["off"]], positive=[places["positive"]], negative=[places["negative"]]
     )
+
+
+def test_a_rich_page_is_whole_and_its_links_lead_somewhere(tmp_path: Path) -> None:
+    page = Page(report_html(rich(tmp_path)))
+    assert page.open == []
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    links = [value for name, value in page.attributes if name == "href" and value and value.startswith("#")]
+    assert {link[1:] for link in links} <= set(ids)
+    assert "Paired differences" in page.headings
+    assert page.tags.count("svg") == 6
+
+
+def test_the_rows_behind_a_number_are_the_ledgers(tmp_path: Path) -> None:
+    runs = [run("t1", run_id="good"), run("t2", run_id="bad", passed=False)]
+    html = report_html(score_paths([write_runs(tmp_path, *runs)]))
+    assert re.search(r"passed \(1\)</strong>\s*<a href=\"#run-1\">good</a>", html)
+    assert re.search(r"failed \(1\)</strong>\s*<a href=\"#run-2\">bad</a>", html)
+    assert f"<td>{tmp_path}/runlog.jsonl:2</td>" in html
+
+
+def test_plots_hold_what_the_tables_say(tmp_path: Path) -> None:
+    html = report_html(score_paths([write_runs(tmp_path, *published_runs())]))
+    forest = html[html.index('aria-labelledby="scores-plot-title"') :]
+    labels = re.findall(r">(0\.\d{3})</text>", forest[: forest.index("</svg>")])
+    # 65/120, 65/98, 98/120, 22/120, 0/120
+    assert labels == ["0.542", "0.663", "0.817", "0.183", "0.000"]
+    assert re.search(r">complete: 98\. quota_cut: 12\. restart_cut: 10\.</title>", html)
+    assert html.count("10/10 passed") == 0
+    assert "6/10 passed" in html or "5/10 passed" in html
+
+
+def test_the_same_score_gives_the_same_page(tmp_path: Path) -> None:
+    score = rich(tmp_path)
+    assert report_html(score) == report_html(score)
+
+
+def test_without_matplotlib_the_tables_stand_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scoring.plots.find_spec", lambda name: None)
+    html = report_html(served(tmp_path))
+    assert "install chaosproxy[report]" in html
+    assert "<svg" not in html
+    assert 'aria-label="Tasks"' in html
+
+
+def test_a_failed_control_stands_over_everything(tmp_path: Path) -> None:
+    places = rich_folders(tmp_path)
+    score = score_paths([places["treated"]], positive=[places["off"]])
+    html = report_html(score)
+    assert html.index("Not interpretable.") < html.index("<h1>")
+
+
+def test_a_small_run_is_a_smoke_run(tmp_path: Path) -> None:
+    assert "This is a smoke run." in report_html(served(tmp_path))
+    many = [run(f"t{k}") for k in range(10)]
+    assert "This is a" not in report_html(score_paths([write_runs(tmp_path, *many)]))
+
+
+def test_long_lists_are_cut_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scoring.page.ROWS_SHOWN", 7)
+    monkeypatch.setattr("scoring.page._LINKS_SHOWN", 5)
+    page = report_html(score_paths([write_runs(tmp_path, *published_runs())]))
+    assert "113 more are not shown" in page
+    assert "and 60 more" in page
+    assert page.count('<tr id="run-') == 7
+
+
+def test_a_comparison_has_a_page(tmp_path: Path) -> None:
+    for name, limit in (("a", 3), ("b", 7)):
+        (tmp_path / name).mkdir()
+        write_runs(tmp_path / name, *(run(f"t{k}", passed=k < limit) for k in range(10)))
+    comparison = compare_paths(tmp_path / "a", tmp_path / "b")
+    path = tmp_path / "comparison.html"
+    write_comparison(comparison, path)
+    page = Page(path.read_text())
+    assert page.open == []
+    assert page.headings[:3] == ["Primary contrast: pass rate (strict)", "Arms", "Secondary contrasts"]
+    assert "difference: +0.400" in path.read_text()
 
 
 def test_a_demo_says_so_and_ranks_nothing(tmp_path: Path) -> None:
     score = served(tmp_path)
     assert "This is a demo run." in report_html(score, label="demo")
     assert "rank nothing" in report_html(score, label="demo")
-    assert "This is a" not in report_html(score)
+    assert "This is a smoke run." in report_html(score)
 
 
 def test_an_untested_version_stands_in_the_first_line(tmp_path: Path) -> None:
