@@ -10,6 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from scheduler.capability import Capability, capability_name, is_file_name, parse_capability
 from scheduler.dialect import Dialect, parse_dialect
 from scheduler.nearest import unknown
 from scheduler.profile import Profile, ProfileError, parse_profile
@@ -20,10 +21,13 @@ class ConfigError(ValueError):
 
 
 def _shipped(folder: str) -> dict[str, str]:
-    """name → text of every YAML file of ``configs/<folder>``."""
+    """name → text of every YAML file of ``configs/<folder>``, which need not be there."""
+    place = files(__name__).joinpath(folder)
+    if not place.is_dir():
+        return {}
     return {
         entry.name.removesuffix(".yaml"): entry.read_text("utf-8")
-        for entry in sorted(files(__name__).joinpath(folder).iterdir(), key=lambda entry: entry.name)
+        for entry in sorted(place.iterdir(), key=lambda entry: entry.name)
         if entry.name.endswith(".yaml")
     }
 
@@ -81,4 +85,28 @@ def dialect(name: str) -> Dialect:
     found = dialects().get(name)
     if found is None:
         raise ConfigError(unknown("harness", name, dialects()))
+    return found
+
+
+def capability_names() -> tuple[str, ...]:
+    """``<harness>@<version>`` of every harness version that has a capability file."""
+    return tuple(_shipped("capabilities"))
+
+
+@lru_cache(maxsize=64)
+def load_capability(harness: str, version: str) -> Capability | None:
+    """What was shown of this harness version; None when there is no file of it.
+
+    Raises ``ConfigError`` or ``CapabilityError`` for a file that is none, or is another version's.
+    """
+    name = capability_name(harness, version)
+    if not is_file_name(name):
+        return None
+    file = files(__name__).joinpath("capabilities", f"{name}.yaml")
+    if not file.is_file():
+        return None
+    source = f"capability {name}"
+    found = parse_capability(read_yaml(file.read_text("utf-8"), source), source)
+    if found.name != name:
+        raise ConfigError(f"{source}: it is of {found.name}")
     return found

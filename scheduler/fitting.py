@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from scheduler.call import Family
+from scheduler.call import FAMILIES, Family
+from scheduler.capability import Capability
 from scheduler.dialect import Dialect, ToolRule
 from scheduler.faults import KINDS
 from scheduler.form import Form, compiled
 from scheduler.profile import Profile
 
-# tool → the kinds that cannot be done to it. A key between slashes is a pattern, "*" stands for the others.
+# tool → the kinds that cannot be done to it. A key between slashes is a pattern, "*" stands for the others; a
+# family behind "@" is about all calls that count as it, on top of that.
 Gaps = Mapping[str, Collection[str]]
 
 OTHER_TOOLS = "*"
+_FAMILY = "@"
 _NO_GAPS: Gaps = {}
 
 
@@ -38,10 +41,13 @@ def fitting_kinds(
     )
 
 
-def gaps_of(dialect: Dialect, profile: Profile, known: Gaps = _NO_GAPS) -> dict[str, list[str]]:
+def gaps_of(
+    dialect: Dialect, profile: Profile, known: Gaps = _NO_GAPS, by_family: Gaps = _NO_GAPS
+) -> dict[str, list[str]]:
     """All that keeps kinds of ``profile`` from tools of this harness: no words, or a ``known`` gap.
 
-    ``known``: tool → kinds, as a capability file says it. Tools that are like the others have no entry.
+    ``known``: tool → kinds, as a capability file says it; ``by_family``: family → kinds that another harness
+    cannot do to it (``family_gaps``). Tools that are like the others have no entry.
     """
     live = {kind for kinds in profile.live_kinds().values() for kind in kinds}
     live |= {rule.kind for rule in profile.force}
@@ -55,15 +61,40 @@ def gaps_of(dialect: Dialect, profile: Profile, known: Gaps = _NO_GAPS) -> dict[
         }
         if missing != {*gaps_for(table, tool)}:
             table[tool] = sorted(missing)
+    for family in FAMILIES:
+        shared = {kind for kind in by_family.get(family, ()) if family in KINDS[kind].families}
+        if shared & live:
+            table[f"{_FAMILY}{family}"] = sorted(shared & live)
     if not any(table.values()):
         return {}
     return table
 
 
+def family_gaps(dialect: Dialect, capability: Capability) -> dict[Family, set[str]]:
+    """family → the kinds that some tool of this harness version cannot do to a call that counts as it.
+
+    What two harnesses leave out together, their draws have in common.
+    """
+    gaps = capability.gaps()
+    found: dict[Family, set[str]] = {}
+    for tool in capability.tools:
+        for family in _families(dialect.rule(tool)):
+            fitting = fitting_kinds(dialect, tool, family, gaps.get(tool, ()))
+            missing = {
+                name for name, kind in KINDS.items() if family in kind.families and name not in fitting
+            }
+            if missing:
+                found.setdefault(family, set()).update(missing)
+    return found
+
+
+def _families(rule: ToolRule) -> set[Family]:
+    """What calls of a tool can count as: a shell can be used to search and to list."""
+    return {"shell", "search", "list"} if rule.family == "shell" else {rule.family}
+
+
 def _unsaid(rule: ToolRule, form: Form, live: Collection[str]) -> list[str]:
-    families: set[Family] = {rule.family}
-    if rule.family == "shell":
-        families |= {"search", "list"}
+    families = _families(rule)
     return sorted(
         name
         for name in live
@@ -73,14 +104,14 @@ def _unsaid(rule: ToolRule, form: Form, live: Collection[str]) -> list[str]:
 
 def gaps_for(gaps: Gaps, tool: str) -> Collection[str]:
     """What ``gaps`` says of ``tool``: its own entry, a pattern's, one in another case, or the others'."""
-    if tool in gaps and not _is_pattern(tool):
+    if tool in gaps and not _is_pattern(tool) and not tool.startswith(_FAMILY):
         return gaps[tool]
     for key, kinds in gaps.items():
         if _is_pattern(key) and compiled(key[1:-1]).fullmatch(tool):
             return kinds
     folded = tool.casefold()
     for key, kinds in gaps.items():
-        if key.casefold() == folded and not _is_pattern(key):
+        if key.casefold() == folded and not _is_pattern(key) and not key.startswith(_FAMILY):
             return kinds
     return gaps.get(OTHER_TOOLS, ())
 
@@ -91,5 +122,5 @@ def _is_pattern(key: str) -> bool:
 
 def fitting_by(gaps: Gaps, tool: str, family: str) -> tuple[str, ...]:
     """The kinds that a table of gaps leaves for a call of ``tool`` that counts as ``family``."""
-    missing = gaps_for(gaps, tool)
+    missing = {*gaps_for(gaps, tool), *gaps.get(f"{_FAMILY}{family}", ())}
     return tuple(kind.name for kind in KINDS.values() if family in kind.families and kind.name not in missing)

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 import configs
+from scheduler.apply import apply_before
 from scheduler.call import FAMILIES
 from scheduler.dialect import parse_dialect
-from scheduler.faults import KINDS
+from scheduler.faults import KINDS, Rewrite
+from scheduler.fitting import fitting_kinds
 from scheduler.profile import Profile, parse_profile
+from scheduler.schedule import Draw
 
+BEFORE = {kind.name for kind in KINDS.values() if kind.timing == "before"}
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -67,14 +71,17 @@ def test_the_dialect_of_the_guide_can_be_used() -> None:
     dialect = parse_dialect(configs.read_yaml(text, "the guide"), "the guide")
     assert dialect.rule("mcp__a__b").family == "other"
     assert dialect.split_appended("x\n\n<note>y</note>") == ("x", "\n\n<note>y</note>")
+    fits = {tool: fitting_kinds(dialect, tool, dialect.rule(tool).family) for tool in dialect.tools}
+    assert {"permission_denied", "not_found"} == BEFORE & {*fits["read_file"]}
+    assert {"phantom_success", "not_found"} == BEFORE & {*fits["run"]}
 
 
 def test_the_kind_of_the_guide_works() -> None:
     from scheduler.dialect import take_apart
-    from scheduler.faults.registry import Rewrite, Scene
+    from scheduler.faults.registry import Scene
     from scheduler.uniform import PayloadStream
 
-    (code,) = examples("adding-a-fault.md", "python")
+    code, _ = examples("adding-a-fault.md", "python")
     names: dict[str, object] = {}
     try:
         exec(compile(code, "the guide", "exec"), names)  # noqa: S102
@@ -94,3 +101,26 @@ def test_the_kind_of_the_guide_works() -> None:
         assert kind.rewrite(scene) == Rewrite("1\ta\n2\ta\n3\tb\n4\tb")
     finally:
         KINDS.pop("repeated", None)
+
+
+def test_the_before_kind_of_the_guide_works() -> None:
+    _, code = examples("adding-a-fault.md", "python")
+    names: dict[str, object] = {}
+    form = {"errors": {"gone": [{"text": "{target}: no such device", "error": True}]}}
+    told = parse_dialect(
+        {
+            "name": "x",
+            "title": "X",
+            "tools": {"cat": {"family": "read", "target": "file"}},
+            "forms": {"read": form},
+        },
+        "x",
+    )
+    try:
+        exec(compile(code, "the guide", "exec"), names)  # noqa: S102
+        assert "gone" in fitting_kinds(told, "cat", "read")
+        assert "gone" not in fitting_kinds(configs.dialect("pi"), "read", "read")
+        drawn = Draw(("k",), 0.0, 1.0, True, "gone", "transient")
+        assert apply_before(drawn, told, 7, "cat", {"file": "a"}) == Rewrite("a: no such device", True)
+    finally:
+        KINDS.pop("gone", None)
