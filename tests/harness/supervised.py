@@ -168,3 +168,28 @@ def agent(*more: str) -> tuple[str, ...]:
 def python(code: str) -> tuple[str, ...]:
     """A harness that is a few lines of Python."""
     return (sys.executable, "-c", code)
+
+
+def alive(word: str) -> list[int]:
+    """The processes that have ``word`` as one of their words."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if word.encode() in line and state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def figures(bench: Bench) -> tuple[int | None, int | None, float | None]:
+    """(repeated effects, double-apply tasks, RSR)."""
+    score = bench.score()
+    assert score.recovery is not None
+    return (
+        score.recovery.repeated_effects,
+        score.recovery.double_apply_tasks,
+        score.recovery.recovered / score.recovery.interrupted,
+    )

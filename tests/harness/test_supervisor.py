@@ -34,8 +34,10 @@ from tests.harness.supervised import (
     Said,
     _moved_to,
     agent,
+    alive,
     append,
     edit,
+    figures,
     python,
     script,
     shell,
@@ -128,23 +130,10 @@ def test_a_kill_takes_everything_with_it(out: Path) -> None:
     try:
         bench.run()
         assert bench.first[0].ended == "restart_cut"
-        assert _alive("161.8") == [bystander.pid]
+        assert alive("161.8") == [bystander.pid]
     finally:
         bystander.kill()
         bystander.wait()
-
-
-def _alive(word: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (entry / "cmdline").read_bytes().split(b"\0")
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if word.encode() in line and state != "Z":
-            found.append(int(entry.name))
-    return found
 
 
 def test_a_checkpoint_that_is_never_reached_is_untreated(out: Path) -> None:
@@ -353,17 +342,6 @@ def interrupted(out: Path, work: Script, *, good: bool) -> Bench:
     return bench
 
 
-def figures(bench: Bench) -> tuple[int | None, int | None, float | None]:
-    """(repeated effects, double-apply tasks, RSR)."""
-    score = bench.score()
-    assert score.recovery is not None
-    return (
-        score.recovery.repeated_effects,
-        score.recovery.double_apply_tasks,
-        score.recovery.recovered / score.recovery.interrupted,
-    )
-
-
 def test_a_good_harness(out: Path) -> None:
     bench = interrupted(out, script(append("second"), TEST), good=True)
     assert bench.file() == "first\nsecond\n"
@@ -554,7 +532,7 @@ def test_a_stopped_supervisor_leaves_a_whole_ledger(out: Path) -> None:
     bench = Bench(out, work, {"faults": {"plan": "off", "repeats": 3}})
 
     def stop() -> None:
-        while not _alive("sleep"):
+        while not alive("sleep"):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
