@@ -16,14 +16,14 @@ from typing import NamedTuple
 from ledger.decisions import LedgerError, open_private
 
 # Counts up with every change of the tables below.
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, role TEXT NOT NULL, header TEXT, workspace TEXT,
     PRIMARY KEY (run_id, conversation)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tips (
     run_id TEXT NOT NULL, chain BLOB NOT NULL, conversation TEXT NOT NULL, depth INTEGER NOT NULL,
-    calls INTEGER NOT NULL, PRIMARY KEY (run_id, chain));
+    calls INTEGER NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (run_id, chain));
 CREATE TABLE IF NOT EXISTS calls (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, position INTEGER NOT NULL,
     call_id TEXT NOT NULL, call_digest TEXT NOT NULL, nth INTEGER NOT NULL,
@@ -45,11 +45,13 @@ _TIPS_AT_ONCE = 8
 
 
 class Tip(NamedTuple):
-    """A history that went upstream: ``depth`` items long, when ``calls`` calls had been drawn."""
+    """A history that went upstream: ``depth`` items long, when ``calls`` calls had been drawn; those from
+    position ``first`` on stand in it."""
 
     conversation: str
     depth: int
     calls: int
+    first: int
 
 
 @dataclass(slots=True)
@@ -206,7 +208,7 @@ class Memory:
         for end in range(len(chain), 0, -_TIPS_AT_ONCE):
             some = chain[max(0, end - _TIPS_AT_ONCE) : end]
             found = self._db.execute(
-                "SELECT conversation, depth, calls FROM tips WHERE run_id = ? AND chain IN"
+                "SELECT conversation, depth, calls, first FROM tips WHERE run_id = ? AND chain IN"
                 f" ({', '.join('?' * len(some))}) ORDER BY depth DESC LIMIT 1",
                 (run_id, *some),
             ).fetchone()
@@ -223,7 +225,7 @@ class Memory:
         return b"" if found is None else bytes(found[0])
 
     def add_tip(self, run_id: str, chain: bytes, tip: Tip) -> None:
-        self._db.execute("INSERT OR REPLACE INTO tips VALUES (?, ?, ?, ?, ?)", (run_id, chain, *tip))
+        self._db.execute("INSERT OR REPLACE INTO tips VALUES (?, ?, ?, ?, ?, ?)", (run_id, chain, *tip))
 
     def calls(self, run_id: str, conversation: str) -> list[CallRow]:
         rows = self._db.execute(
@@ -249,12 +251,13 @@ class Memory:
         ).fetchone()
         return None if row is None else str(row[0])
 
-    def latest_conversation(self, run_id: str) -> str | None:
-        """The conversation whose history grew last, among those that are told apart by it."""
-        row = self._db.execute(
-            "SELECT conversation FROM tips WHERE run_id = ? ORDER BY rowid DESC LIMIT 1", (run_id,)
+    def newest_tip(self, run_id: str) -> Tip | None:
+        """The history that went upstream last, among the conversations that are told apart by it."""
+        found = self._db.execute(
+            "SELECT conversation, depth, calls, first FROM tips WHERE run_id = ? ORDER BY rowid DESC LIMIT 1",
+            (run_id,),
         ).fetchone()
-        return None if row is None else str(row[0])
+        return None if found is None else Tip(*found)
 
     def unanswered_conversations(self, run_id: str) -> list[str]:
         """The conversations that have a call without an answer."""

@@ -193,6 +193,13 @@ class Conversation:
         del self._edits[self._edits_upto[items - 1] if items else 0 :], self._edits_upto[items:]
         del self._carried[self._carried_upto[items - 1] if items else 0 :], self._carried_upto[items:]
 
+    def first_asked(self) -> int:
+        """The position of the first call in the present history; where the next one goes when it has none."""
+        for ids in self._asked_ids:
+            if ids:
+                return min(asked.row.position for call_id in ids for asked in self.asked[call_id])
+        return len(self.rows)
+
     def nth(self, call_id: str, digest: str) -> int:
         """How many such pairs stand in the present history."""
         return sum(asked.row.call_digest == digest for asked in self.asked.get(call_id, ()))

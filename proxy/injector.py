@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from configs import dialects
 from ledger.decisions import DecisionLog, LedgerError
-from ledger.memory import Memory
+from ledger.memory import Memory, Tip
 from proxy.conversation import Conversation
 from proxy.deciding import plain_target
 from proxy.encoding import CodingError, coding_of, decode, encode
@@ -227,18 +227,21 @@ class Injector:
     ) -> Retold:
         if flattened is None or not run.replaced:
             return NOTHING
-        name = conversation.id if conversation is not None else ""
+        # A conversation that is summed up is told as it stands then; what it is told again, it keeps.
+        newest = self._memory.newest_tip(run.run_id) if conversation is None else None
         return retold(
             wire,
             flattened,
             request,
             first_item,
-            partial(self._memory.text, run.run_id, name),
-            lambda: self._shown(run, conversation, flattened),
+            "" if newest is None else f"{newest.conversation} {newest.depth} {newest.calls}",
+            partial(self._memory.text, run.run_id, conversation.id if conversation is not None else ""),
+            lambda: self._shown(run, conversation, newest, flattened),
         )
 
-    def _shown(self, run: Run, conversation: Conversation | None, flattened: Flattened) -> Shown:
-        newest = self._memory.newest_tip(run.run_id) if conversation is None else None
+    def _shown(
+        self, run: Run, conversation: Conversation | None, newest: Tip | None, flattened: Flattened
+    ) -> Shown:
         if newest is not None:
             conversation = self._conversations.get(run, newest.conversation)
         here = conversation.id if conversation is not None else None

@@ -97,8 +97,8 @@ class Locator:
             return self._fork(run, conversation, tip), 0
         kept = self._by_call_id(run, request)
         if kept is None and _starts_with_compaction(wire, dialect, request):
-            latest = self._memory.latest_conversation(run.run_id)
-            kept = self._conversations.get(run, latest) if latest is not None else None
+            newest = self._memory.newest_tip(run.run_id)
+            kept = self._conversations.get(run, newest.conversation) if newest is not None else None
         if kept is not None:
             return kept, request.shared if kept is nearest else 0
         return self._conversations.create(run, "main", None, _workspace(wire, dialect, request)), 0
@@ -137,7 +137,7 @@ class Locator:
         chain = conversation.chain
         if not chain or chain[-1] == conversation.tip:
             return None
-        return Tip(conversation.id, len(chain), len(conversation.rows))
+        return Tip(conversation.id, len(chain), len(conversation.rows), conversation.first_asked())
 
 
 def _likeness(body: bytes, candidate: Conversation) -> int:

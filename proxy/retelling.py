@@ -42,13 +42,15 @@ def retold(
     flattened: Flattened,
     request: ParsedRequest,
     first_item: int,
+    scope: str,
     remembered: Callable[[bytes], str | None],
     shown: Callable[[], Shown],
 ) -> Retold:
     """Looks at every text from ``first_item`` on.
 
-    ``remembered`` gives what a text was replaced by before; ``shown`` is asked only when a text that is not
-    remembered retells a result.
+    ``scope`` tells texts apart that are the same and were told on different occasions. ``remembered`` gives
+    what a text was replaced by before; ``shown`` is asked only when a text that is not remembered retells a
+    result.
     """
     edits: list[TextEdit] = []
     new: list[NewText] = []
@@ -56,7 +58,9 @@ def retold(
     known: Shown | None = None
     for index, before, part in _candidates(wire, flattened, request, first_item):
         text = part.text or ""
-        digest = blake2b(f"{before}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        digest = blake2b(
+            f"{scope}\0{before}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16
+        ).digest()
         replaced = remembered(digest)
         if replaced is None:
             known = known or shown()

@@ -116,7 +116,14 @@ def _decision(run: _Run, record: Decision) -> Iterator[Difference]:
     )
     inherited = run.permanents.get((record.tool, record.call_digest))
     if profile.identity == "ordinal":
-        if inherited is not None and (record.kind, record.u) == (inherited.kind, inherited.u):
+        # What is inherited stands where it was drawn. One that nobody answered is not handed on: the same
+        # call is drawn again, elsewhere.
+        stood = again.standing
+        if inherited is not None and (record.kind, record.u, stood) == (
+            inherited.kind,
+            inherited.u,
+            inherited.standing,
+        ):
             again = inherited
         elif again.fired and again.limited is None and again.persistence == "permanent":
             run.permanents.setdefault((record.tool, record.call_digest), again)

@@ -122,23 +122,22 @@ def test_conversations_in_the_order_they_were_made(memory: Memory) -> None:
 
 def test_tips(memory: Memory) -> None:
     with memory.transaction():
-        memory.add_tip("r", b"one", Tip("c0", 1, 0))
-        memory.add_tip("r", b"two", Tip("c0", 3, 1))
-        memory.add_tip("r", b"three", Tip("c1", 3, 1))
-    assert memory.deepest_tip("r", [b"one"]) == Tip("c0", 1, 0)
-    assert memory.deepest_tip("r", [b"one", b"x", b"two", *(b"%d" % i for i in range(500))]) == Tip(
-        "c0", 3, 1
-    )
+        memory.add_tip("r", b"one", Tip("c0", 1, 0, 0))
+        memory.add_tip("r", b"two", Tip("c0", 3, 1, 0))
+        memory.add_tip("r", b"three", Tip("c1", 3, 1, 1))
+    assert memory.deepest_tip("r", [b"one"]) == Tip("c0", 1, 0, 0)
+    long = [b"one", b"x", b"two", *(b"%d" % i for i in range(500))]
+    assert memory.deepest_tip("r", long) == Tip("c0", 3, 1, 0)
     assert memory.deepest_tip("r", [b"none"]) is None
     assert memory.deepest_tip("r", []) is None
     assert memory.deepest_tip("s", [b"one"]) is None
     assert memory.latest_tip("r", "c0") == b"two"
     assert memory.latest_tip("r", "c9") == b""
-    assert memory.latest_conversation("r") == "c1"
+    assert memory.newest_tip("r") == Tip("c1", 3, 1, 1)
     with memory.transaction():
-        memory.add_tip("r", b"one", Tip("c0", 1, 0))
-    assert memory.latest_conversation("r") == "c0"
-    assert memory.latest_conversation("s") is None
+        memory.add_tip("r", b"one", Tip("c0", 1, 0, 0))
+    assert memory.newest_tip("r") == Tip("c0", 1, 0, 0)
+    assert memory.newest_tip("s") is None
 
 
 def test_texts(memory: Memory) -> None:

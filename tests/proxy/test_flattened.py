@@ -113,6 +113,36 @@ def test_what_cannot_be_told_apart_is_replaced_and_said(tmp_path: Path) -> None:
     assert len(stage.records("error")) == 1
 
 
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_second_compaction_tells_what_came_after_the_first(
+    tmp_path: Path, restart: bool, kept: int
+) -> None:
+    """The same files are read again, and shown in another way."""
+    stage = Stage(tmp_path, only("wrong_data"))
+    agent = stage.pi()
+    results = [f"value = {i}\nother = {i * 7}\n" for i in range(3)]
+    for i, value in enumerate(results):
+        agent.turn(*read(f"a{i}", f"{i}.txt", "read"), value)
+    before = [content for _, content in agent.ask().results]
+    assert compaction(stage, pi_conversation(results[: 3 - kept // 2])) == pi_conversation(
+        before[: 3 - kept // 2]
+    )
+    opening = "The conversation history before this point was compacted into the following summary:\n\nS"
+    agent.messages[:] = [user(text(opening)), *agent.messages[len(agent.messages) - 1 - kept : -1]]
+    if not kept:
+        agent.messages.append(user(text("Go on.")))
+    for i, value in enumerate(results):
+        agent.turn(*read(f"b{i}", f"{i}.txt", "read"), value)
+    after = [content for _, content in agent.ask().results]
+    if restart:
+        stage.restart()
+    told = results[3 - kept // 2 :] + results
+    assert after[-3:] != before
+    assert compaction(stage, pi_conversation(told)) == pi_conversation(after)
+    assert not stage.records("error")
+
+
 def test_a_restart_changes_nothing_in_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, only("wrong_data"))
     shown = pi_run(stage, RESULTS)
