@@ -32,6 +32,34 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     ts: str | None = None
 
 
+class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that an attempt executed. ``tokens`` the run had used by then, ``wall_ms`` since the attempt
+    began: the cost of a call is the step from the one before it."""
+
+    run_id: str
+    attempt: int
+    tool: str
+    call_digest: str
+    changed_workspace: bool
+    tokens: int
+    wall_ms: float
+
+
+def read_journaled_calls(path: Path) -> list[CallRow]:
+    """The calls that a journal keeps beside its checkpoints, in the order of writing; none where it has no
+    such table. Raises ``BadJournal``."""
+    columns = CallRow.__struct_fields__
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            there = {name for (name,) in database.execute("SELECT name FROM pragma_table_info('calls')")}
+            if not there >= set(columns):
+                return []
+            rows = database.execute(f"SELECT {', '.join(columns)} FROM calls ORDER BY rowid").fetchall()
+        return [msgspec.convert(dict(zip(columns, row, strict=True)), CallRow, strict=False) for row in rows]
+    except (sqlite3.Error, msgspec.ValidationError) as error:
+        raise BadJournal(f"cannot read {path} as a journal: {error}") from error
+
+
 def read_journal(path: Path) -> Iterator[JournalRow]:
     """The rows of a journal. Raises ``BadJournal``."""
     try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ledger.problems import EmptyLog, NoStart, Problem
 from ledger.reading import Lined, read_decisions, read_resumed, read_runlogs
 from ledger.reading_folder import Folder, find_folders
-from ledger.reading_journal import JournalRow, read_journal
+from ledger.reading_journal import CallRow, JournalRow, read_journal, read_journaled_calls
 from ledger.reading_stated import Manifest, Verdict, read_manifest, read_verdicts
 from ledger.records import Start
 from scoring.fold import Fold, Folded
@@ -36,6 +36,7 @@ class Gathered(NamedTuple):
     runs: tuple[Run, ...]
     resumed: tuple[Lined, ...]
     journal: tuple[Journaled, ...]
+    calls: tuple[CallRow, ...]
     folded: Folded
     problems: tuple[Problem, ...]
 
@@ -66,6 +67,7 @@ def gather_folders(folders: tuple[Folder, ...], verdicts: Path | None, problems:
     said = _verdicts(folders, verdicts)
     journals = [path for f in folders for path in f.journals]
     journal = tuple(Journaled(path, row) for path in journals for row in read_journal(path))
+    calls = tuple(call for path in journals for call in read_journaled_calls(path))
     resumed = tuple(read_resumed([path for f in folders for path in f.resumed], problems))
     with Fold(replayed_until(entry.row for entry in journal)) as fold:
         for folder in folders:
@@ -74,7 +76,7 @@ def gather_folders(folders: tuple[Folder, ...], verdicts: Path | None, problems:
         folded = fold.finish()
     _note_unread(folders, problems)
     runs = join_runs(folders, folded, said, problems)
-    return Gathered(folders, manifests, runs, resumed, journal, folded, tuple(problems))
+    return Gathered(folders, manifests, runs, resumed, journal, calls, folded, tuple(problems))
 
 
 def replayed_until(rows: Iterable[JournalRow]) -> dict[tuple[str, int], str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from ledger.problems import Problem
-from ledger.reading_journal import JournalRow
+from ledger.reading_journal import CallRow, JournalRow
 from scoring.gather import Gathered, owner_of
 from scoring.links import Links
 from scoring.runs import Run
@@ -49,7 +51,7 @@ def journal_figures(gathered: Gathered, problems: list[Problem]) -> JournalFigur
         return JournalFigures(checkpoints=_declared(gathered))
     journal = _Journal(gathered, problems)
     doubles = [found for key in journal.rows if (found := journal.double(key)) is not None]
-    repeats = journal.repeats()
+    repeats = repeated_calls(gathered.calls) if gathered.calls else journal.repeats()
     by_checkpoint = Counter(double.checkpoint for double in doubles)
     return JournalFigures(
         checkpoints=_declared(gathered) or tuple(sorted({checkpoint for _, checkpoint in journal.rows})),
@@ -63,6 +65,46 @@ def journal_figures(gathered: Gathered, problems: list[Problem]) -> JournalFigur
         violations=journal.violations,
         untreated=_untreated(gathered, journal.keys),
     )
+
+
+class Replayed(NamedTuple):
+    """What one resumed attempt spent on calls that an earlier attempt had journaled."""
+
+    tokens: int
+    seconds: float
+
+
+def repeated_calls(calls: Sequence[CallRow]) -> list[tuple[str, bool]]:
+    """(run, True) for each call that changed the workspace in an earlier attempt and did so again in a later
+    one: the same tool with the same arguments."""
+    before: dict[tuple[str, str, str], int] = {}
+    found = []
+    for call in sorted((call for call in calls if call.changed_workspace), key=lambda call: call.attempt):
+        first = before.setdefault((call.run_id, call.tool, call.call_digest), call.attempt)
+        if first < call.attempt:
+            found.append((call.run_id, True))
+    return found
+
+
+def replayed_calls(calls: Sequence[CallRow]) -> dict[tuple[str, int], Replayed]:
+    """(run, attempt) → what a resumed attempt spent on calls that an earlier one had journaled, for every
+    resumed attempt with a call. A call costs the step from the one before it."""
+    first: dict[tuple[str, str, str], int] = {}
+    spent: dict[tuple[str, int], Replayed] = {}
+    tokens: dict[str, int] = {}
+    wall: dict[tuple[str, int], float] = {}
+    for call in sorted(calls, key=lambda call: call.attempt):
+        key = (call.run_id, call.attempt)
+        step = Replayed(
+            max(0, call.tokens - tokens.get(call.run_id, 0)),
+            max(0.0, call.wall_ms - wall.get(key, 0.0)) / 1000,
+        )
+        tokens[call.run_id], wall[key] = call.tokens, call.wall_ms
+        again = first.setdefault((call.run_id, call.tool, call.call_digest), call.attempt) < call.attempt
+        if call.attempt > 1:
+            old = spent.get(key, Replayed(0, 0.0))
+            spent[key] = Replayed(old.tokens + step.tokens * again, old.seconds + step.seconds * again)
+    return spent
 
 
 def _declared(gathered: Gathered) -> tuple[str, ...]:

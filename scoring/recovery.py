@@ -15,7 +15,7 @@ from ledger.reading import Lined
 from scoring.costs import Cost
 from scoring.gather import Gathered, owner_of, replayed_until
 from scoring.intervals import cluster_t
-from scoring.journal import DoubleApply, journal_figures
+from scoring.journal import DoubleApply, Replayed, journal_figures, replayed_calls
 from scoring.links import Links
 from scoring.runs import Run, seconds_between
 
@@ -120,17 +120,29 @@ def recovery_of(gathered: Gathered, comeback: Comeback, problems: list[Problem])
         rsr=comeback.recovered.total() / interrupted if interrupted else None,
         attempts_total=len(gathered.runs) + resumed,
         **msgspec.structs.asdict(figures),
-        replay_tokens=_replay_cost(gathered, _replayed_tokens) if gathered.journal else None,
-        replay_wall_s=_replay_cost(gathered, _replayed_seconds) if gathered.journal else None,
+        replay_tokens=_replay_cost(gathered, lambda known: known.tokens, _replayed_tokens)
+        if gathered.journal
+        else None,
+        replay_wall_s=_replay_cost(gathered, lambda known: known.seconds, _replayed_seconds)
+        if gathered.journal
+        else None,
     )
 
 
 def _replay_cost(
-    gathered: Gathered, amount: Callable[[Gathered, Run, Lined, str | None], float | None]
+    gathered: Gathered,
+    of_calls: Callable[[Replayed], float],
+    amount: Callable[[Gathered, Run, Lined, str | None], float | None],
 ) -> Cost | None:
-    """Σ amount / resumed attempts whose amount is known, with a cluster-t interval over tasks."""
+    """Σ amount / resumed attempts whose amount is known, with a cluster-t interval over tasks.
+
+    From the journaled calls where there are some; else ``amount``: what was spent until the attempt had
+    reached the last checkpoint that an earlier one had reached.
+    """
+    journaled = replayed_calls(gathered.calls)
     until = replayed_until(entry.row for entry in gathered.journal)
     reached = {(owner_of(entry.row), entry.row.attempt) for entry in gathered.journal}
+    reached |= {(call.run_id, call.attempt) for call in gathered.calls}
     links = Links(gathered.runs)
     by_task: Mapping[str, list[float]] = defaultdict(list)
     for found in gathered.resumed:
@@ -140,7 +152,8 @@ def _replay_cost(
         key = next((k for k in _keys(run, found) if k in reached), None)
         if key is None:
             continue
-        spent = amount(gathered, run, found, until.get(key))
+        known = journaled.get(key)
+        spent = of_calls(known) if known is not None else amount(gathered, run, found, until.get(key))
         if spent is not None:
             by_task[run.task_id].append(spent)
     if not by_task:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
+from ledger.journal import CheckpointRow, Journal, JournaledCall
 from scoring.recovery import Recovery
 from scoring.score import Score, save_score, score_json, score_paths
 from scoring.text import score_lines, score_text
@@ -190,6 +191,36 @@ def test_replay_cost_by_hand(tmp_path: Path) -> None:
     assert (found.replay_wall_s.value, found.replay_wall_s.total) == (15.0, 30.0)
     theirs = scipy.stats.ttest_1samp([30.0, 0.0], 0).confidence_interval(0.95)
     assert found.replay_wall_s.interval == pytest.approx((0.0, theirs.high))
+
+
+def test_the_journal_of_a_supervised_run(tmp_path: Path) -> None:
+    # Attempt 1 reads, edits and tests. Attempt 2 reads again, edits in the same way again, then elsewhere.
+    write_runs(tmp_path, cut("a"))
+    write_resumed(tmp_path, again("a", started=at(100)))
+    calls = (
+        (1, "read", "r", False, 100, 1000.0),
+        (1, "edit", "e", True, 250, 2500.0),
+        (2, "read", "r", False, 400, 1500.0),
+        (2, "edit", "e", True, 900, 2000.0),
+        (2, "edit", "f", True, 1000, 9000.0),
+    )
+    journal = Journal(tmp_path / "journal.db")
+    journal.declare("a", ["patch_applied"])
+    for attempt, digest in ((1, "e"), (2, "e")):
+        row = CheckpointRow("a", "a", "patch_applied", attempt, digest, 2500.0, at(50))
+        mine = [
+            JournaledCall("a", k, "c", n, f"id{n}", tool, tool, d, changed, False, tokens, wall, at(50))
+            for n, (k, tool, d, changed, tokens, wall) in enumerate(calls)
+            if k == attempt
+        ]
+        journal.write([row], mine)
+    journal.close()
+    found = recovery(tmp_path)
+    assert (found.double_apply_tasks, found.repeated_effects, found.identical_repeats) == (0, 1, 1)
+    assert found.replay_tokens is not None
+    assert found.replay_wall_s is not None
+    # Reading cost 400 − 250 tokens and 1.5 s, the same edit 500 tokens and 0.5 s; the other edit was new.
+    assert (found.replay_tokens.value, found.replay_wall_s.value) == (650.0, 2.0)
 
 
 def test_replay_cost_is_null_where_nothing_is_known(tmp_path: Path) -> None:
