@@ -24,8 +24,8 @@ def words_of(
     ``{program}`` the program that a command runs last, ``{seconds}``, ``{milliseconds}``, ``{minutes}`` and
     ``{duration}`` the call's time limit (``120``, ``120000``, ``2.0``, ``2m 0s``); ``{items:x}`` is how many
     items the list ``x`` has (1 when it is no list), ``{bytes:x}`` how long the text ``x`` is in UTF-8,
-    ``{json:x}`` the text as the inside of a JSON string, ``{absolute:x}`` a path from the root, when the
-    workspace is known. ``{where}`` is the argument ``path`` made absolute, or else the workspace;
+    ``{json:x}`` and ``{page:x}`` the text as ``quoted`` writes it, ``{absolute:x}`` a path from the root,
+    when the workspace is known. ``{where}`` is the argument ``path`` made absolute, or else the workspace;
     ``{remote}`` what an MCP server calls its tool.
 
     There may be: ``{workspace}``, ``{host}`` of a URL, and of a shell command, about the program that could
@@ -109,7 +109,13 @@ def fill(
     text = _filled(wording.text, words, stream)
     if wording.exit is None or frame is None:
         return text
-    around = {"output": text, "exit": str(wording.exit), "tokens": str(token_count(text))}
+    wall = float(words["seconds"]) + (stream.below(100) / 1e4 if stream is not None else 0)
+    around = {
+        "output": text,
+        "exit": str(wording.exit),
+        "tokens": str(token_count(text)),
+        "wall": f"{wall:.4f}" if wording.late else "0.0000",
+    }
     return _filled(frame, {**words, **around}, stream)
 
 
@@ -122,8 +128,8 @@ def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -
             return str(len(words.get(place, "").encode("utf-8", "surrogatepass")))
         if how == "absolute":
             return _absolute(words[place], words.get("workspace")) if place in words else match[0]
-        if how == "json":
-            return quoted(words[place]) if place in words else match[0]
+        if how in {"json", "page"}:
+            return quoted(words[place], "page" if how == "page" else "json") if place in words else match[0]
         if place == "pid" and stream is not None:
             return str(1000 + stream.below(60_000))
         if place in {"hex6", "hex12"} and stream is not None:

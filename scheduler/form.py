@@ -71,7 +71,7 @@ def _with_groups(pattern: str, *names: str) -> str:
     return pattern
 
 
-PLACE = re.compile(r"\{(?:(items|bytes|json|absolute):)?(\w+)\}")
+PLACE = re.compile(r"\{(?:(items|bytes|json|page|absolute):)?(\w+)\}")
 # Places that every call has words for.
 ALWAYS_KNOWN = frozenset(
     "tool remote target name program seconds milliseconds minutes duration where pid hex6 hex12".split()  # noqa: SIM905
@@ -89,12 +89,13 @@ class Wording(Checked):
     ``error`` is what the protocol's flag becomes; None leaves it as it is, and out for a call that never ran.
     ``when``: place → pattern that is searched in what stands there; all must be found. Wordings whose
     ``when`` holds go before those without one. ``exit``: the status with which a command ended that printed
-    this text; the form's ``frame`` is put around it.
+    this text; the form's ``frame`` is put around it. ``late``: all of the call's time limit has passed.
     """
 
     text: str
     error: bool | None = None
     exit: int | None = None
+    late: bool = False
     when: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("when")
@@ -158,9 +159,9 @@ class Envelope(Checked):
 
     ``cut`` marks a shape that already says that it shows a part only; ``empty`` is how this shape looks with
     nothing in it, where that is not the form's ``empty``. ``hollow`` says that an empty result has this same
-    shape, and what then stands in the body's place. ``quoted``: the body is the inside of a JSON string, in
-    which ``&<>'`` are escaped like in a web page. ``ending``: the group that gives way to the form's notice
-    when the content is cut.
+    shape, and what then stands in the body's place. ``quoted``: the body is the inside of a JSON string, of
+    one by itself or of one in a ``page``, where all but ASCII is escaped, and ``&<>'`` too. ``ending``: the
+    group that gives way to the form's notice when the content is cut.
     """
 
     pattern: str
@@ -168,7 +169,7 @@ class Envelope(Checked):
     cut: bool = False
     empty: Wording | None = None
     hollow: str | None = None
-    quoted: bool = False
+    quoted: Literal["json", "page"] | None = None
     ending: str | None = None
 
     @model_validator(mode="after")
@@ -195,7 +196,8 @@ class Form(Checked):
     ``keep``: which end is left when this harness cuts; ``notice``: what it then adds, with ``{first}``,
     ``{last}``, ``{next}``, ``{total}`` (line numbers), ``{shown}`` and ``{left}`` (how many lines), and with
     ``{body}`` where it does not just follow the content. ``frame``: what stands around the ``{output}`` of a
-    command that ended with status ``{exit}``; ``{tokens}`` counts it, as ``tokens`` does.
+    command that ended with status ``{exit}``; ``{tokens}`` counts it, as ``tokens`` does, ``{wall}`` is how
+    many seconds it took, with four decimals.
     ``errors``: kind → wordings. ``back_references``: patterns of results that only point at an earlier one.
     """
 

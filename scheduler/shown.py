@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from scheduler.form import Count, Envelope, Form, compiled
 
@@ -120,14 +120,14 @@ class Shown:
 def _as_printed(envelope: Envelope, body: str) -> str:
     if not body and envelope.hollow is not None:
         return envelope.hollow
-    return quoted(body) if envelope.quoted else body
+    return body if envelope.quoted is None else quoted(body, envelope.quoted)
 
 
 def _as_read(envelope: Envelope, printed: str) -> str | None:
     """The body behind what is printed in its place, or None when that is not what it should be."""
     if envelope.hollow is not None and printed == envelope.hollow:
         return ""
-    if not envelope.quoted:
+    if envelope.quoted is None:
         return printed
     try:
         return str(json.loads(f'"{printed}"', strict=False))
@@ -138,8 +138,10 @@ def _as_read(envelope: Envelope, printed: str) -> str | None:
 _LIKE_IN_A_PAGE = {ord(char): f"\\u{ord(char):04x}" for char in "&<>'"}
 
 
-def quoted(text: str) -> str:
-    """``text`` as the inside of a JSON string that could stand in a web page."""
+def quoted(text: str, where: Literal["json", "page"]) -> str:
+    """``text`` as the inside of a JSON string that stands by itself or in a web page."""
+    if where == "json":
+        return json.dumps(text, ensure_ascii=False)[1:-1]
     return json.dumps(text)[1:-1].translate(_LIKE_IN_A_PAGE)
 
 
