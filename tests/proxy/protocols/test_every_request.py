@@ -1,47 +1,33 @@
-"""What holds for every wire format, whatever it looks like."""
+"""Requests: what holds for every wire format, whatever it looks like."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.turns import Answer, Usage
-from proxy.holding import renamed
 from proxy.protocols.wire import (
     REMOVE,
-    CallDone,
-    Finished,
-    Frame,
     ParsedRequest,
     SeenCall,
     SeenResult,
-    UsageSeen,
     WireError,
     splice,
-)
-from proxy.protocols.wire import (
-    Usage as Counts,
 )
 from proxy.rewriting import own_output, plan_text
 from scheduler.dialect import Dialect
 from tests.proxy.build import dumps
 from tests.proxy.protocols.kits import (
-    ANTHROPIC,
     GEMINI,
     KITS,
     STREAMS,
     Call,
     Kit,
     Round,
-    answers,
-    frames_of,
     rounds,
 )
 from tests.proxy.test_history import ODD, arrays
@@ -50,9 +36,6 @@ every_wire = pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
 every_stream = pytest.mark.parametrize("kit", STREAMS.values(), ids=STREAMS.keys())
 DIALECT = Dialect(name="t", title="T")
 SSE = "text/event-stream; charset=utf-8"
-
-
-# -- requests --
 
 
 def calls_of(request: ParsedRequest) -> list[SeenCall]:
@@ -366,182 +349,12 @@ def test_texts_are_what_people_said(kit: Kit, made: list[Round]) -> None:
     assert "stop" in kit.wire.opening(edited)
 
 
-# -- responses --
-
-
-def events_of(frames: Sequence[Frame]) -> list[Any]:
-    return [event for frame in frames for event in frame.events]
-
-
-def calls_in(frames: Sequence[Frame]) -> list[CallDone]:
-    return [event for event in events_of(frames) if isinstance(event, CallDone)]
-
-
-def last_usage(frames: Sequence[Frame]) -> Counts:
-    return [event.usage for event in events_of(frames) if isinstance(event, UsageSeen)][-1]
-
-
-def spelled_calls(answer: Answer) -> list[tuple[str | None, str, Any]]:
-    return [(call.call_id, call.tool, json.loads(call.raw_arguments or "{}")) for call in answer.turn.calls]
-
-
-def heard_calls(frames: Sequence[Frame]) -> list[tuple[str, str, Any]]:
-    return [(call.call_id, call.tool, loads(call.arguments)) for call in calls_in(frames)]
-
-
-def counted(kit: Kit, usage: Usage) -> Counts:
-    """Where the wire has no count of its own for what is put into the cache, it stands with the input."""
-    if kit is ANTHROPIC:
-        return Counts(
-            usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens
-        )
-    reads = usage.cache_read_tokens or (None if kit.wire.name == "gemini" else 0)
-    return Counts(usage.input_tokens + usage.cache_write_tokens, reads, None, usage.output_tokens)
-
-
-@every_stream
-@settings(max_examples=80, deadline=None)
-@given(
-    answer=answers(),
-    cuts=st.lists(st.integers(0, 10**6), max_size=8),
-    end=st.sampled_from(["\n", "\r\n", "\r"]),
-)
-def test_any_split_of_a_stream_says_the_same(kit: Kit, answer: Answer, cuts: list[int], end: str) -> None:
-    kind = kit.endpoint.stream_type
-    stream = b"".join(kit.endpoint.streamed(answer))
-    if kind.startswith("text"):
-        stream = stream.replace(b"\r\n", b"\n").replace(b"\n", end.encode())
-    whole = frames_of(kit.wire.reader(kind), [stream])
-    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
-    split = frames_of(kit.wire.reader(kind), [stream[a:b] for a, b in pairwise(places)])
-    assert [frame for frame in split if frame.raw] == [frame for frame in whole if frame.raw]
-    assert events_of(split) == events_of(whole)
-    assert b"".join(frame.raw for frame in split) == stream
-    assert heard_calls(whole) == spelled_calls(answer)
-    assert last_usage(whole) == counted(kit, answer.usage)
-    finished = [event for event in events_of(whole) if isinstance(event, Finished)]
-    assert [event.asked_for_tools for event in finished] == [bool(answer.turn.calls)]
-    assert finished[0].model == "m"
-    assert len({call.ref for call in calls_in(whole)}) == len(answer.turn.calls)
-
-
-@every_wire
-@settings(max_examples=60, deadline=None)
-@given(answer=answers())
-def test_a_document_says_the_same_as_a_stream(kit: Kit, answer: Answer) -> None:
-    document = kit.endpoint.whole(answer)
-    frames = frames_of(kit.wire.reader("application/json"), [document[:7], document[7:]])
-    assert b"".join(frame.raw for frame in frames) == document
-    streamed = frames_of(kit.wire.reader(SSE), list(kit.endpoint.streamed(answer)))
-    assert heard_calls(frames) == heard_calls(streamed)
-    assert last_usage(frames) == last_usage(streamed)
-    assert events_of(frames)[-1] == events_of(streamed)[-1]
-
-
-def renamed_answer(answer: Answer, names: dict[int, str]) -> Answer:
-    calls = tuple(
-        replace(call, tool=names.get(number, call.tool)) for number, call in enumerate(answer.turn.calls)
-    )
-    return replace(answer, turn=replace(answer.turn, calls=calls))
-
-
-@every_stream
-@settings(max_examples=60, deadline=None)
-@given(answer=answers(), data=st.data(), streamed=st.booleans())
-def test_a_call_renamed_everywhere_is_as_if_the_model_had_named_it_so(
-    kit: Kit, answer: Answer, data: st.DataObject, streamed: bool
-) -> None:
-    def spelled(given: Answer) -> list[bytes]:
-        return list(kit.endpoint.streamed(given)) if streamed else [kit.endpoint.whole(given)]
-
-    names = {
-        number: f"{call.tool}__locked"
-        for number, call in enumerate(answer.turn.calls)
-        if data.draw(st.booleans())
-    }
-    kind = kit.endpoint.stream_type if streamed else "application/json"
-    frames = frames_of(kit.wire.reader(kind), spelled(answer))
-    refs = {call.ref: names[number] for number, call in enumerate(calls_in(frames)) if number in names}
-    assert b"".join(renamed(frame, refs) for frame in frames) == b"".join(
-        spelled(renamed_answer(answer, names))
-    )
-
-
-@every_stream
-@settings(max_examples=60, deadline=None)
-@given(answer=answers())
-def test_a_call_is_open_from_its_first_frame_until_it_is_whole(kit: Kit, answer: Answer) -> None:
-    frames = frames_of(kit.wire.reader(kit.endpoint.stream_type), list(kit.endpoint.streamed(answer)))
-    named: set[str] = set()
-    whole: set[str] = set()
-    for frame in frames:
-        named |= {place.ref for place in frame.names}
-        whole |= {event.ref for event in frame.events if isinstance(event, CallDone)}
-        assert len(frame.open_tools) == len(named - whole)
-        for place in frame.names:
-            assert loads(frame.raw[place.at.start : place.at.end]) in ("read", "bash", "edit")
-    assert named == whole == {call.ref for call in calls_in(frames)}
-
-
-@every_stream
-@settings(max_examples=60, deadline=None)
-@given(answer=answers(), keep=st.integers(0, 10**6))
-def test_a_stream_that_is_cut_loses_no_byte(kit: Kit, answer: Answer, keep: int) -> None:
-    stream = b"".join(kit.endpoint.streamed(answer))
-    cut = stream[: keep % len(stream)]
-    frames = frames_of(kit.wire.reader(kit.endpoint.stream_type), [cut])
-    assert b"".join(frame.raw for frame in frames) == cut
-    heard = heard_calls(frames)
-    assert heard == spelled_calls(answer)[: len(heard)]
-
-
-@every_stream
-@settings(max_examples=100, deadline=None)
-@given(event=ODD, streamed=st.booleans())
-def test_what_is_not_known_is_let_pass_or_refused(kit: Kit, event: bytes, streamed: bool) -> None:
-    kind = kit.endpoint.stream_type if streamed else "application/json"
-    raw = (
-        b"data: " + event.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n"
-        if kind.startswith("text")
-        else event
-    )
-    try:
-        frames = frames_of(kit.wire.reader(kind), [raw])
-    except WireError:
-        return
-    assert b"".join(frame.raw for frame in frames) == raw
-
-
-@every_stream
-def test_an_empty_response_says_nothing(kit: Kit) -> None:
-    assert frames_of(kit.wire.reader("application/json"), []) == []
-    assert frames_of(kit.wire.reader(SSE), [b""]) == []
-
-
-@every_wire
-@pytest.mark.parametrize("raw", [b"<html>no</html>", b'{"a":', b"["])
-def test_a_response_that_is_no_json_is_refused(kit: Kit, raw: bytes) -> None:
-    if kit is GEMINI and raw == b"[":
-        return  # the beginning of a stream that was cut
-    with pytest.raises(WireError, match="JSON"):
-        frames_of(kit.wire.reader("application/json"), [raw])
-    with pytest.raises(WireError, match="JSON"):
-        frames_of(kit.wire.reader(SSE), [b"data: " + raw + b"\n\n"])
-
-
 @every_wire
 def test_bodies_that_are_no_requests_are_refused_with_a_reason(kit: Kit) -> None:
     deep = b"[" * 20_000 + b"]" * 20_000
     for body in (b"", b"{", b"[]", b"7", kit.around(b"7"), kit.around(b'{"a":1}'), kit.around(deep), deep):
         with pytest.raises(WireError):
             kit.wire.parse_request(body, None)
-
-
-@every_wire
-def test_errors_have_the_protocols_own_shape(kit: Kit) -> None:
-    mine = json.loads(kit.wire.error_body(400, "no"))
-    theirs = json.loads(kit.endpoint.error(400, "no"))
-    assert mine == theirs
 
 
 @every_wire
