@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ledger.memory import CallRow, ConversationRow
-from proxy.protocols.wire import Edit, ParsedRequest, SeenCall, SeenResult
+from proxy.protocols.wire import Edit, ParsedRequest, Place, SeenCall, SeenResult
 from proxy.retelling import TextEdit
 from scheduler.call import Call, Family
 from scheduler.profile import Profile
@@ -113,6 +113,7 @@ class Conversation:
         self.counts = Counts()
         self.tip = b""
         self.in_flight = 0
+        self.wire = ""
         self._last_settled = -1
         self._forget_history()
 
@@ -209,9 +210,12 @@ class Conversation:
         self.asked.setdefault(seen.call_id, []).append(Asked(item, row, seen))
 
     def answer(self, result: SeenResult, item: int) -> tuple[Asked, bool] | None:
-        """The call that a result in ``item`` belongs to, and whether this is its first result: the first call
-        of this id without one, else the last."""
-        found = self.asked.get(result.call_id)
+        """The call that a result in ``item`` belongs to, and whether this is its first result: the one that it
+        names by its place, else the first call of this id without one, else the last."""
+        if result.answers is not None:
+            found = self._at(result.answers)
+        else:
+            found = self.asked.get(result.call_id, [])
         if not found:
             return None
         for asked in found:
@@ -219,6 +223,13 @@ class Conversation:
                 asked.answered_at, asked.result = item, result
                 return asked, True
         return found[-1], False
+
+    def _at(self, place: Place) -> list[Asked]:
+        """The call at a place of the present history."""
+        ids = self._asked_ids[place.item]
+        call_id = ids[place.call]
+        alike = [asked for asked in self.asked[call_id] if asked.item == place.item]
+        return [alike[ids[: place.call].count(call_id)]]
 
     def close_item(
         self, ids: tuple[str, ...], answers: tuple[Asked, ...], edits: list[Edit], carried: list[CallRow]

@@ -12,7 +12,7 @@ from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Conversation, Counts, decode_draw, encode_draw
 from proxy.runs import RunSettings
-from scheduler.apply import Skipped, Wait, apply_after
+from scheduler.apply import Skipped, Wait, apply_after, lacks_target
 from scheduler.call import Call, call_digest, canonical_arguments
 from scheduler.dialect import Dialect, Form, has_failed, points_back
 from scheduler.faults import KINDS
@@ -170,8 +170,8 @@ def decide(
     elif kind is not None and drawn.limited is not None:
         row.skipped = drawn.limited
     elif kind is not None and kind.timing == "before":
-        # It reached the harness before it could be withheld: it has run, and nothing may say otherwise.
-        row.skipped = "already_ran"
+        # It reached the harness, which refused it for want of a target, or ran it: nothing may say otherwise.
+        row.skipped = "already_failed" if lacks_target(dialect, row.tool, values) else "already_ran"
     elif kind is not None:
         source = true_texts[0] if back and true_texts else text
         outcome = apply_after(

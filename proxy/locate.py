@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ledger.memory import CallRow, Memory, Tip
 from proxy.conversation import Conversation
 from proxy.protocols.history import shared_items
-from proxy.protocols.wire import ParsedRequest, WireFormat
+from proxy.protocols.wire import ParsedRequest, WireError, WireFormat
 from proxy.runs import Conversations, Run
 from scheduler.dialect import Dialect
 
@@ -52,11 +52,13 @@ class Locator:
     ) -> Located:
         known = run.by_header.get(header)
         conversation = self._conversations.get(run, known) if known is not None else None
-        request = wire.parse_request(body, conversation.last if conversation else None)
+        request = wire.parse_request(body, _last(conversation, wire))
         if not is_turn(request):
             return Located(None, request)
+        _check_whole(request)
         if conversation is None:
             conversation = self._conversations.create(run, role, header, _workspace(wire, dialect, request))
+        conversation.wire = wire.name
         conversation.rewind(request.shared)
         self._conversations.hold(conversation, request)
         return Located(conversation, request)
@@ -64,9 +66,10 @@ class Locator:
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
         candidates = self._conversations.recent(run)[:_CANDIDATES]
         nearest = max(candidates, key=lambda candidate: _likeness(body, candidate), default=None)
-        request = wire.parse_request(body, nearest.last if nearest is not None else None)
+        request = wire.parse_request(body, _last(nearest, wire))
         if not is_turn(request):
             return Located(None, request)
+        _check_whole(request)
         known = nearest.chain[: request.shared] if nearest is not None else []
         chain = _chain(wire, request, known)
         conversation, shared = self._continue(run, wire, dialect, request, chain, nearest)
@@ -76,6 +79,7 @@ class Locator:
         else:
             request = replace(request, shared=min(shared, request.shared))
         conversation.rewind(request.shared)
+        conversation.wire = wire.name
         self._conversations.hold(conversation, request)
         conversation.chain = chain
         return Located(conversation, request)
@@ -144,6 +148,20 @@ def _likeness(body: bytes, candidate: Conversation) -> int:
     """How many items the last request of ``candidate`` has in common with ``body``, as far as can be seen
     without taking the body apart."""
     return shared_items(body, candidate.last.base, candidate.last) if candidate.last is not None else 0
+
+
+def _last(conversation: Conversation | None, wire: WireFormat) -> ParsedRequest | None:
+    """The last request of a conversation, when it was in the same wire format."""
+    return conversation.last if conversation is not None and conversation.wire == wire.name else None
+
+
+def _check_whole(request: ParsedRequest) -> None:
+    """Refuses to guess: where the endpoint keeps the history, what it holds is not seen here."""
+    if request.continues is not None:
+        raise WireError(
+            "this request goes on from a history that the endpoint keeps (previous_response_id or a stored"
+            " conversation), which this version does not follow: nothing was injected into it"
+        )
 
 
 def is_turn(request: ParsedRequest) -> bool:

@@ -11,10 +11,13 @@ import msgspec
 
 from proxy.exchange import Head
 from proxy.protocols.anthropic import AnthropicMessages
+from proxy.protocols.gemini import Gemini
+from proxy.protocols.openai_chat import OpenAIChat
+from proxy.protocols.openai_responses import OpenAIResponses
 from proxy.protocols.wire import WireFormat
 from scheduler.dialect import Dialect
 
-WIRES: tuple[WireFormat, ...] = (AnthropicMessages(),)
+WIRES: tuple[WireFormat, ...] = (AnthropicMessages(), OpenAIChat(), OpenAIResponses(), Gemini())
 
 _NONE = msgspec.Raw()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 
-from configs import dialects
+from configs import dialects, load_capability
 from ledger.decisions import DecisionLog, LedgerError, timestamp
 from ledger.identity import boot_id, package_version
 from ledger.memory import CallRow, Memory
@@ -37,7 +37,13 @@ class Recorder:
         if run.started:
             return
         known = dialect or self._dialects.get(run.settings.harness or "")
-        gaps = gaps_of(known or self._dialects["generic"], run.settings.profile)
+        version = version or run.settings.harness_version
+        capability = load_capability(known.name, version) if known is not None and version else None
+        gaps = gaps_of(
+            known or self._dialects["generic"],
+            run.settings.profile,
+            capability.gaps() if capability is not None else {},
+        )
         settings = run.settings = replace(run.settings, gaps=gaps)
         self._log.write(
             [
@@ -50,20 +56,23 @@ class Recorder:
                     profile_sha256=settings.profile_sha256,
                     identity=settings.profile.identity,
                     harness=settings.harness or (dialect.name if dialect is not None else None),
-                    harness_version=version or settings.harness_version,
+                    harness_version=version,
                     pid=self._pid,
                     boot_id=boot_id(),
                     started=self._started,
                     task_id=settings.task_id,
                     repeat=settings.repeat,
                     attempt=settings.attempt,
-                    untested=True,
+                    untested=capability is None,
                 )
             ]
         )
         run.started = True
         name = known.title if known is not None else "an unknown harness (generic wordings)"
-        self._tell(f"run {run.run_id}: first request, from {name}{' ' + version if version else ''}")
+        untested = "" if capability is not None or known is None else ", a version without a capability file"
+        self._tell(
+            f"run {run.run_id}: first request, from {name}{' ' + version if version else ''}{untested}"
+        )
 
     def quota(self, run: Run) -> None:
         """The token budget of a run is spent."""

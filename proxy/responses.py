@@ -25,6 +25,7 @@ from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, missing_usage
 from proxy.recording import Recorder
 from proxy.runs import Conversations
 from proxy.withholding import is_to_withhold, may_withhold, withhold
+from scheduler.apply import lacks_target
 from scheduler.wire_names import wire_name
 
 
@@ -211,11 +212,15 @@ class Responses:
                 exchange.holder.rename(ref, wire)
 
     def _can_withhold(self, exchange: Exchange, frame: Frame, call: CallDone, row: CallRow) -> bool:
-        """Whether the call is not to run, and has not gone on yet."""
+        """Whether the call is not to run, would run at all, and has not gone on yet."""
         return (
             exchange.holder is not None
+            and exchange.dialect is not None
             and is_to_withhold(decode_draw(row.draw))
             and exchange.holder.can_rename(call.ref, [frame])
+            and not lacks_target(
+                exchange.dialect, call.tool, exchange.dialect.arguments(call.tool, call.arguments)
+            )
         )
 
     def _withhold(

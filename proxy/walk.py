@@ -290,13 +290,13 @@ class Walk:
         kind = KINDS.get(drawn.kind) if drawn.kind is not None and row.skipped is None else None
         plan = plan_text(output, parts, row.payload or "", keep_images=kind is None or kind.keeps_images)
         # What the harness says of a tool that it does not have is an error, whatever the call is told to be.
-        withheld = row.wire_name is not None and row.payload_error is None
-        flag: Flag = REMOVE if withheld else row.payload_error
+        withheld = row.wire_name is not None
+        flag: Flag = REMOVE if withheld and row.payload_error is None else row.payload_error
+        edits = self._wire.edit_result(self._request, result, parts, plan, flag)
+        if withheld:
+            edits += self._wire.edit_result_tool(self._request, result, row.tool)
         base = self._request.base
-        self._edits += (
-            Edit(edit.start - base, edit.end - base, edit.new)
-            for edit in self._wire.edit_result(self._request, result, parts, plan, flag)
-        )
+        self._edits += (Edit(edit.start - base, edit.end - base, edit.new) for edit in edits)
         self._carried.append(row)
 
     def _supersede(self, row: CallRow, text: str | None) -> None:

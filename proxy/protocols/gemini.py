@@ -39,6 +39,7 @@ from proxy.protocols.wire import (
     KEEP,
     REMOVE,
     Edit,
+    Flag,
     Item,
     ParsedRequest,
     Part,
@@ -291,7 +292,7 @@ class Gemini:
         result: SeenResult,
         parts: Sequence[Part],
         plan: Sequence[PartPlan],
-        is_error: bool | None,
+        is_error: Flag,
     ) -> list[Edit]:
         """A flag is the name under which the text stands. A text in the place of a picture becomes what the
         tool said."""
@@ -301,7 +302,7 @@ class Gemini:
         media = list(plan[1:] if has_text else plan)
         texts = [entry for entry in ([first] if has_text else media) if isinstance(entry, str)]
         text = "" if first is REMOVE else next(iter(texts), None)
-        edits = _edit_said(request.base, found, text, is_error)
+        edits = _edit_said(request.base, found, text, False if is_error is REMOVE else is_error)
         gone = [entry is not KEEP for entry in media]
         if any(gone[: len(found.inside)]):
             kept = [request.slice(span) for span, out in zip(found.inside, gone, strict=False) if not out]

@@ -38,6 +38,7 @@ from proxy.protocols.readers import EACH, WholeReader, spelled_arguments, values
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
     Edit,
+    Flag,
     Item,
     ParsedRequest,
     Part,
@@ -192,7 +193,7 @@ class OpenAIChat:
         result: SeenResult,
         parts: Sequence[Part],
         plan: Sequence[PartPlan],
-        is_error: bool | None,
+        is_error: Flag,
     ) -> list[Edit]:
         """The wire has no flag for an error: ``is_error`` changes nothing."""
         raw = request.slice(result.at)

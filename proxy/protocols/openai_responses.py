@@ -47,7 +47,9 @@ from proxy.protocols.readers import EACH, WholeReader, values_at
 from proxy.protocols.text import json_string, without_lone_surrogates
 from proxy.protocols.wire import (
     KEEP,
+    REMOVE,
     Edit,
+    Flag,
     Item,
     ParsedRequest,
     Part,
@@ -304,7 +306,7 @@ class OpenAIResponses:
         result: SeenResult,
         parts: Sequence[Part],
         plan: Sequence[PartPlan],
-        is_error: bool | None,
+        is_error: Flag,
     ) -> list[Edit]:
         """Only patches have a flag for an error: ``is_error`` changes nothing elsewhere."""
         raw = request.slice(result.at)
@@ -325,8 +327,9 @@ class OpenAIResponses:
             edits += (
                 edit for text in texts[:1] for edit in value_edit(raw, at, b"output", item.output, text)
             )
-        if _kind(item) == "apply_patch_call_output" and is_error not in (None, bool(result.is_error)):
-            status = b'"failed"' if is_error else b'"completed"'
+        failed = False if is_error is REMOVE else is_error
+        if _kind(item) == "apply_patch_call_output" and failed not in (None, bool(result.is_error)):
+            status = b'"failed"' if failed else b'"completed"'
             edits += value_edit(raw, at, b"status", item.status, status)
         return edits
 
