@@ -210,8 +210,8 @@ class Conversation:
         self.asked.setdefault(seen.call_id, []).append(Asked(item, row, seen))
 
     def answer(self, result: SeenResult, item: int) -> tuple[Asked, bool] | None:
-        """The call that a result in ``item`` belongs to, and whether this is its first result: the one that it
-        names by its place, else the first call of this id without one, else the last."""
+        """The call that a result in ``item`` belongs to, and whether this is its first result: the one whose
+        place it names, else the first call of this id without one, else the last."""
         if result.answers is not None:
             found = self._at(result.answers)
         else:
