@@ -54,7 +54,7 @@ def cells() -> Iterator[Cell]:
 
 
 def sample(cell: Cell, rng: np.random.Generator) -> Floats:
-    """Passes and runs of each task, shape (tasks, 2). The correlation of a beta-binomial is 1 / (a + b + 1)."""
+    """Passes and runs of each task, shape (tasks, 2); beta-binomial, whose correlation is 1 / (a + b + 1)."""
     rates = np.full(cell.tasks, cell.pass_rate)
     if cell.correlation:
         size = (1 - cell.correlation) / cell.correlation
@@ -100,8 +100,8 @@ def table(found: list[Coverage]) -> str:
 def main() -> int:
     """Prints the table; 1 when n_eff-Wilson covers too little in some cell."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=2000, help="data sets for each cell")
-    parser.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples of each data set")
+    parser.add_argument("--samples", type=int, default=5000, help="data sets for each cell")
+    parser.add_argument("--resamples", type=int, default=500, help="bootstrap resamples of each data set")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     found = [measure(cell, options.samples, options.resamples, options.seed) for cell in cells()]

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_type_hints
 
 import msgspec
 
+from ledger.journal import CheckpointRow, JournaledCall
+from ledger.memory import CallRow, ConversationRow
 from ledger.problems import Problem
-from ledger.reading_journal import JournalRow
 from ledger.reading_stated import Verdict
 from ledger.records import AnyRecord
 from ledger.runs import RunLine
@@ -74,20 +75,45 @@ class ManifestFile(msgspec.Struct, kw_only=True):
 
 def schemas() -> dict[str, dict[str, Any]]:
     """File name → schema."""
-    return {
+    found = {
         "decisions.schema.json": _schema(AnyRecord, "One line of decisions.jsonl"),
         "runlog.schema.json": _schema(RunLine, "One line of runlog.jsonl or runlog.resumed.jsonl"),
-        "journal.schema.json": _schema(JournalRow, "One row of journal.db"),
+        "journal.schema.json": _row(CheckpointRow, "One row of the table checkpoints of journal.db"),
+        "journal-calls.schema.json": _row(JournaledCall, "One row of the table calls of journal.db"),
+        "memory.schema.json": _memory(),
         "manifest.schema.json": _schema(ManifestFile, "manifest.yaml"),
         "verdicts.schema.json": _schema(dict[str, bool | Verdict], "verdicts.json: run ids and verdicts"),
         "score.schema.json": _result(Score, "score.json, and what score --json prints", dropped=("rows",)),
         "comparison.schema.json": _result(Comparison, "What compare --json prints"),
         "plan.schema.json": _schema(Plan, "What plan --json prints"),
     }
+    # As JSON has it: defaults that are tuples are lists.
+    as_json: dict[str, dict[str, Any]] = json.loads(json.dumps(found))
+    return as_json
 
 
 def _schema(type_: Any, title: str) -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": title, **msgspec.json.schema(type_)}
+
+
+def _row(type_: Any, title: str) -> dict[str, Any]:
+    """A row of a table as an object. SQLite keeps truth values as 0 and 1, blobs stand in base64."""
+    text = json.dumps(_schema(_as_struct(type_), title))
+    found: dict[str, Any] = json.loads(text.replace('{"type": "boolean"}', '{"enum": [0, 1]}'))
+    return found
+
+
+def _memory() -> dict[str, Any]:
+    """memory.db by its two tables of calls; the others hold digests by which histories are found again."""
+    parts = {"calls": CallRow, "conversations": ConversationRow}
+    schema: dict[str, Any] = {"$schema": _DIALECT, "title": "memory.db: rows by table", "type": "object"}
+    schema["properties"] = {}
+    schema["$defs"] = {}
+    for table, type_ in parts.items():
+        row = _row(type_, table)
+        schema["$defs"] |= row["$defs"]
+        schema["properties"][table] = {"type": "array", "items": {"$ref": row["$ref"]}}
+    return schema
 
 
 def _result(type_: Any, title: str, dropped: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -107,9 +133,13 @@ def _result(type_: Any, title: str, dropped: tuple[str, ...] = ()) -> dict[str, 
 
 
 def _as_object(tuple_: Any) -> dict[str, Any]:
-    named = msgspec.defstruct(tuple_.__name__, list(get_type_hints(tuple_).items()))
-    found: dict[str, Any] = msgspec.json.schema(named)["$defs"][tuple_.__name__]
+    found: dict[str, Any] = msgspec.json.schema(_as_struct(tuple_))["$defs"][tuple_.__name__]
     return {**found, "description": (tuple_.__doc__ or "").strip()}
+
+
+def _as_struct(type_: Any) -> type[msgspec.Struct]:
+    """A struct with the fields of a named tuple or a dataclass, so that its rows are objects."""
+    return msgspec.defstruct(type_.__name__, list(get_type_hints(type_).items()))
 
 
 def _drop_unused(schema: dict[str, Any]) -> None:
