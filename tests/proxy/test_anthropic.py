@@ -84,8 +84,9 @@ def test_everything_else_is(one: Any, other: Any) -> None:
     assert not same(one, other)
 
 
+# Items are cut out of what was parsed, where no half of a surrogate pair is left.
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), ANY_TEXT),
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=9)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
