@@ -71,6 +71,14 @@ def _with_groups(pattern: str, *names: str) -> str:
     return pattern
 
 
+def _checked_notice(notice: str) -> str:
+    try:
+        notice.format(first=1, last=1, next=2, shown=1, total=1, left=1, body="")
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"not a notice: {notice!r}: {error!r}") from None
+    return notice
+
+
 PLACE = re.compile(r"\{(?:(items|bytes|json|page|absolute):)?(\w+)\}")
 # Places that every call has words for.
 ALWAYS_KNOWN = frozenset(
@@ -161,7 +169,8 @@ class Envelope(Checked):
     nothing in it, where that is not the form's ``empty``. ``hollow`` says that an empty result has this same
     shape, and what then stands in the body's place. ``quoted``: the body is the inside of a JSON string, of
     one by itself or of one in a ``page``, where all but ASCII is escaped, and ``&<>'`` too. ``ending``: the
-    group that gives way to the form's notice when the content is cut.
+    group that gives way to the notice when the content is cut, and ``notice`` this shape's own, where that is
+    not the form's.
     """
 
     pattern: str
@@ -171,6 +180,12 @@ class Envelope(Checked):
     hollow: str | None = None
     quoted: Literal["json", "page"] | None = None
     ending: str | None = None
+    notice: str | None = None
+
+    @field_validator("notice")
+    @classmethod
+    def _notice(cls, value: str | None) -> str | None:
+        return value if value is None else _checked_notice(value)
 
     @model_validator(mode="after")
     def _groups(self) -> Envelope:
@@ -224,12 +239,7 @@ class Form(Checked):
     @field_validator("notice")
     @classmethod
     def _notice(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                value.format(first=1, last=1, next=2, shown=1, total=1, left=1, body="")
-            except (KeyError, IndexError, ValueError) as error:
-                raise ValueError(f"not a notice: {value!r}: {error!r}") from None
-        return value
+        return value if value is None else _checked_notice(value)
 
     @model_validator(mode="after")
     def _framed(self) -> Form:

@@ -46,6 +46,12 @@ class Shown:
         """Whether the text itself says that it shows a part only."""
         return self.envelope is not None and self.envelope.cut
 
+    @property
+    def notice(self) -> str | None:
+        """What this harness adds when it cuts such a result; None when the result says that it is cut already."""
+        own = self.envelope.notice if self.envelope is not None else None
+        return None if self.is_cut else own or self.form.notice
+
     def line_count(self, body: str) -> int:
         """How many lines ``body`` has, as this harness counts them."""
         return _line_count(body, self.numbering is not None or self.form.trailing_line)
@@ -55,11 +61,11 @@ class Shown:
         return self._with(body, {})
 
     def cut(self, body: str, numbers: Mapping[str, int]) -> str:
-        """The whole result with ``body``, which is a part of its content, and the form's notice of that.
+        """The whole result with ``body``, which is a part of its content, and the harness's notice of that.
 
         ``numbers`` are those that the notice has places for.
         """
-        notice = self.form.notice or ""
+        notice = self.notice or ""
         if "{body}" in notice:
             return notice.format(body=self.wrap(body), **numbers)
         if self.envelope is not None and self.envelope.ending is not None:

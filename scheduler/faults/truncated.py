@@ -33,7 +33,7 @@ def _kept(form: Form, lines: list[str], keep: int) -> list[str]:
 
 def _cut_lines(scene: Scene, lines: list[str], keep: int) -> Rewrite:
     kept = "\n".join(_kept(scene.form, lines, keep))
-    if scene.form.notice is not None and not scene.shown.is_cut:
+    if scene.shown.notice is not None:
         return Rewrite(scene.shown.cut(kept, _numbers(scene.form, scene.shown, keep)), mode="explicit")
     if scene.shown.numbering is None and scene.shown.body.endswith("\n"):
         kept += "\n"
@@ -45,7 +45,8 @@ def _cut_in_line(scene: Scene, line: str) -> Rewrite:
     half = len(line.strip()) // 2
     start = len(line) - len(line.lstrip())
     kept = line[start + half :] if scene.form.keep == "tail" else line[: start + half]
-    if scene.form.notice is not None and "{last}" not in scene.form.notice and not scene.shown.is_cut:
+    notice = scene.shown.notice
+    if notice is not None and "{last}" not in notice and "{next}" not in notice:
         return Rewrite(scene.shown.cut(kept, {"left": 1, "shown": 1, "total": 1}), mode="explicit")
     return Rewrite(scene.shown.wrap(kept), mode="explicit" if scene.shown.is_cut else "implicit")
 
