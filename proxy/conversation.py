@@ -121,6 +121,7 @@ class Conversation:
         self.last: ParsedRequest | None = None
         self.chain: list[bytes] = []
         self.asked: dict[str, list[Asked]] = {}
+        self.present: set[CallRow] = set()
         self._asked_ids: list[tuple[str, ...]] = []
         self._answers: list[tuple[Asked, ...]] = []
         self._edits: list[Edit] = []
@@ -185,6 +186,7 @@ class Conversation:
         """Forgets all that stands at ``items`` or later in the history."""
         for ids in self._asked_ids[items:]:
             for call_id in ids:
+                self.present -= {asked.row for asked in self.asked[call_id] if asked.item >= items}
                 self.asked[call_id] = [asked for asked in self.asked[call_id] if asked.item < items]
         for answers in self._answers[items:]:
             for asked in answers:
@@ -208,6 +210,7 @@ class Conversation:
     def ask(self, item: int, row: CallRow, seen: SeenCall) -> None:
         """The call stands in ``item`` of the present history."""
         self.asked.setdefault(seen.call_id, []).append(Asked(item, row, seen))
+        self.present.add(row)
 
     def answer(self, result: SeenResult, item: int) -> tuple[Asked, bool] | None:
         """The call that a result in ``item`` belongs to, and whether this is its first result: the one whose

@@ -182,10 +182,18 @@ class Walk:
         for row in conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
             if row.tool == seen.tool and not self._is_present(row):
                 return row
-        return None
+        return self._without_id(seen, digest) if seen.call_id not in conversation.by_id else None
+
+    def _without_id(self, seen: SeenCall, digest: str) -> CallRow | None:
+        """A call that the model made without an id, where the harness made one up: the first of its tool with
+        these arguments that is not in the present history, else the first of its tool."""
+        rows = self._conversation.by_id.get("", ())
+        open_rows = [row for row in rows if row.tool == seen.tool and not self._is_present(row)]
+        alike = [row for row in open_rows if row.call_digest == digest]
+        return next(iter(alike or open_rows), None)
 
     def _is_present(self, row: CallRow) -> bool:
-        return any(asked.row is row for asked in self._conversation.asked.get(row.call_id, ()))
+        return row in self._conversation.present
 
     def _identify(self, seen: SeenCall) -> tuple[NewCall, Identified]:
         new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))

@@ -80,7 +80,7 @@ def as_named(row: CallRow, kind: str) -> None:
 def by_wire_name(conversation: Conversation, seen: SeenCall, lost_names: frozenset[str]) -> CallRow | None:
     """The call that went on under the name of ``seen``, or that the harness gave one of ``lost_names``,
     having no such tool. One that stands in the present history already is another."""
-    present = {asked.row for found in conversation.asked.values() for asked in found}
+    present = conversation.present
     lost = seen.tool in lost_names
     for row in conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
         if row.wire_name is not None and (lost or row.wire_name == seen.tool) and row not in present:
