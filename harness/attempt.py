@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.adapter import Adapter, Job, Program
+from harness.adapter import Adapter, HarnessError, Job, Program
 from harness.checkpoints import CheckpointObserver, Watched
 from harness.endings import Ending, Seen, ending_of
 from harness.folder import Cell, RunFolder
@@ -202,7 +202,7 @@ def _play(bench: Bench, cell: Cell, start: Start, watched: Watched) -> Outcome |
     watched.began = time.monotonic()
     try:
         running = bench.adapter.launch(bench.program, job).start()
-    except OSError as error:
+    except (OSError, HarnessError) as error:
         watched.running.set_exception(error)
         return None
     watched.running.set_result(running)
@@ -223,6 +223,7 @@ def _ending(bench: Bench, run: Run, watched: Watched, start: Start, outcome: Out
     _wait_until(lambda: not run.open_requests)
     run.stopped = True
     missed = tuple(name for name in start.kills if name not in watched.reached)
+    refused = watched.running.exception() if outcome is None else None
     return ending_of(
         Seen(
             quota=run.quota,
@@ -234,7 +235,7 @@ def _ending(bench: Bench, run: Run, watched: Watched, start: Start, outcome: Out
             complete=run.complete,
             agent_requests=watched.agent_requests,
             untreated=missed if watched.killed_at is None else (),
-            last_words="" if outcome is None else outcome.stderr,
+            last_words=str(refused or "") if outcome is None else outcome.stderr,
         )
     )
 

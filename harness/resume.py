@@ -39,6 +39,12 @@ _STORED: Mapping[str, tuple[str, ...]] = {
     "gemini-cli": (".gemini",),
     "qwen-code": (".qwen",),
 }
+# Where the sessions lie of harnesses that do not take our ids for them.
+_NAMED_BY_ITSELF: Mapping[str, str] = {
+    "codex": ".codex/sessions/**/*.jsonl",
+    "opencode": ".local/share/opencode/**/*.db",
+    "gemini-cli": ".gemini/tmp/*/chats/*",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ def _start(bench: Bench, one: Resumable) -> Start:
     if bench.manifest.workspace == "fresh":
         fresh_workspace(one.cell.task, bench.folder.workspace(one.cell.run_id))
         _keep_only(home, stored_of(bench.manifest, bench.adapter))
-    has_session = has_stored(home, one.cell.session) or bench.adapter.name == Command.name
+    has_session = has_stored(home, one.cell.session, bench.adapter.name)
     return Start(
         attempt=one.attempt,
         prompt=bench.manifest.resume_prompt if has_session else one.cell.task.prompt,
@@ -183,11 +189,17 @@ def stored_of(manifest: Manifest, adapter: Adapter) -> tuple[str, ...]:
     return _STORED.get(adapter.name, (".",))
 
 
-def has_stored(home: Path, session: str) -> bool:
-    """Whether the harness has written anything down under the session's id.
+def has_stored(home: Path, session: str, harness: str) -> bool:
+    """Whether the harness has written a session down: under its id, or where it keeps those it names itself.
 
-    A harness that was killed before it did has nothing to resume: it begins anew with the task's prompt.
+    A harness that was killed before it did has nothing to resume: it begins anew with the task's prompt. Of
+    any command nothing is known: it is told to resume.
     """
+    if harness == Command.name:
+        return True
+    kept = _NAMED_BY_ITSELF.get(harness)
+    if kept is not None:
+        return any(path.is_file() for path in home.glob(kept))
     return any(session in path.name for path in home.rglob("*"))
 
 

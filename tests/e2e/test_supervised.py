@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.adapter import NpmRecipe
 from harness.adapters import adapter_named
 from harness.npm import install
 from harness.script import Misstep, Script
@@ -28,9 +29,10 @@ class Hand:
     shell: str
     read: Callable[[str], ToolCall]
     edit: Callable[[str, str, str], ToolCall]
+    command: str = "command"
 
     def runs(self, command: str, usage: Usage | None = None) -> Turn:
-        return Turn("Next.", (ToolCall(self.shell, {"command": command}),), usage)
+        return Turn("Next.", (ToolCall(self.shell, {self.command: command}),), usage)
 
     def work(self) -> Script:
         """Reads, replaces one word by another, and tests."""
@@ -49,18 +51,30 @@ def _pi_edit(path: str, old: str, new: str) -> ToolCall:
     return ToolCall("edit", {"path": path, "edits": [{"oldText": old, "newText": new}]})
 
 
+def _codex_edit(path: str, old: str, new: str) -> ToolCall:
+    patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-{old}\n+{new}\n*** End Patch\n"
+    return ToolCall("apply_patch", raw_arguments=patch)
+
+
 HANDS = {
     "claude-code": Hand(
         "claude-code", "Bash", lambda path: ToolCall("Read", {"file_path": path}), _claude_edit
     ),
     "pi": Hand("pi", "bash", lambda path: ToolCall("read", {"path": path}), _pi_edit),
+    "codex": Hand(
+        "codex",
+        "exec_command",
+        lambda path: ToolCall("exec_command", {"cmd": f"cat {path}"}),
+        _codex_edit,
+        command="cmd",
+    ),
 }
 
 
 @pytest.fixture(params=HANDS)
 def hand(request: pytest.FixtureRequest) -> Hand:
     recipe = adapter_named(request.param).recipe
-    assert recipe is not None
+    assert isinstance(recipe, NpmRecipe)
     install(recipe, lambda _line: None)
     return HANDS[request.param]
 
