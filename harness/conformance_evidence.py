@@ -1,0 +1,253 @@
+"""What one session shows of one cell, beside a session of the same calls without any fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from harness.conformance_disk import Disk
+from harness.conformance_plan import Placed
+from harness.conformance_session import Session, view_of
+from harness.received import Received
+from harness.turns import ToolCall
+from ledger.records import Decision, Delivery
+from scheduler.dialect import Dialect
+from scheduler.faults import KINDS
+
+# A shorter line can stand anywhere by chance.
+_LEAST_CHARS = 8
+
+_BEFORE_KINDS = "|".join(kind.name for kind in KINDS.values() if kind.timing == "before")
+_WIRE_NAME = re.compile(rf"\w+_{{2,}}(?:{_BEFORE_KINDS})\b")
+# What harnesses say of a tool that they do not have, and what says outright where a text comes from.
+_TOLD = re.compile(
+    r"(?i)no such tool|tool \S+ not found|unsupported call|unavailable tool|not found in registry"
+    r"|unknown tool|\binject(?:ed|ion|or)\b|chaosproxy|fault[- ]inject|\bsimulated (?:error|failure|fault)"
+)
+_PLAIN_WORDS = re.compile(r"(?i)\b(?:inject\w*|chaos\w*|faults?|faulty|simulated?|proxy)\b")
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """A result as the endpoint received it: the tool's own output, and what the harness put behind it."""
+
+    own: str
+    appended: str
+    is_error: bool | None
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """The same call once more, with no fault on it. ``truth``: what the harness sent had this digest."""
+
+    shown: Sighting
+    truth: str | None
+    skipped: str | None
+    fired: bool
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """All that is known of one cell in one repeat.
+
+    ``shown``: the faulted result in each request that has it, ``true``: the same in the session without
+    faults. ``calls``: the call itself as (name, arguments as JSON) in each of those requests; ``right_calls``:
+    as the model said it, and as the harness words it without faults. ``answers``: how many results each of those requests has for it. ``said``: other texts that came
+    with the result. ``leaked``: lines of the true result that the endpoint was sent and that are no part of
+    the payload. ``told``: words that give the fault away. ``disk``, ``true_disk``: before and after the call.
+    ``turns``: how many steps the session came to, of ``turns_due``. ``requests``: digests of the bodies.
+    """
+
+    cell: str
+    repeat: int
+    decision: Decision | None
+    deliveries: tuple[Delivery, ...]
+    shown: tuple[Sighting, ...]
+    true: Sighting | None
+    calls: tuple[tuple[str, str], ...]
+    right_calls: tuple[tuple[str, str], ...]
+    answers: tuple[int, ...]
+    said: tuple[str, ...]
+    leaked: tuple[str, ...]
+    told: tuple[str, ...]
+    disk: tuple[Disk, Disk] | None
+    true_disk: tuple[Disk, Disk] | None
+    waited_s: float | None
+    retry: Retry | None
+    turns: int
+    turns_due: int
+    exit_code: int
+    true_exit_code: int
+    timed_out: bool
+    errors: tuple[str, ...]
+    requests: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the evidence as JSON."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def gather(placed: Placed, session: Session, clean: Session, dialect: Dialect, repeat: int) -> Evidence:
+    """The evidence on one cell of ``session``; ``clean`` played the same plan without faults."""
+    carrying = _carrying(session, placed.target)
+    clean_carrying = _carrying(clean, placed.target)
+    shown = tuple(sighting_in(request, placed.target, dialect) for request in carrying)
+    true = next((sighting_in(request, placed.target, dialect) for request in clean_carrying), None)
+    first = session.with_call(placed.target)
+    return Evidence(
+        cell=placed.cell.name,
+        repeat=repeat,
+        decision=decision_of(session, placed.target),
+        deliveries=tuple(d for d in session.deliveries if _step_of(d.call_id) == placed.target),
+        shown=tuple(sighting for sighting in shown if sighting is not None),
+        true=true,
+        calls=tuple(_call(request, placed.target) for request in carrying),
+        right_calls=(
+            _spelled(session.plan.script.turns[placed.target].calls[0]),
+            *(_call(request, placed.target) for request in clean_carrying[:1]),
+        ),
+        answers=tuple(_answers(request, placed.target) for request in carrying),
+        said=tuple(view_of(carrying[0]).turns[placed.target].said) if carrying else (),
+        leaked=tuple(_leaks(placed, session, shown[0] if shown else None, true)),
+        told=tuple(_told(session, clean, first, shown)),
+        disk=_around(session, placed),
+        true_disk=_around(clean, placed),
+        waited_s=_waited(session, first),
+        retry=_retry(placed, session, dialect),
+        turns=max((len(view_of(request).calls) for request in session.main), default=0),
+        turns_due=session.plan.steps,
+        exit_code=session.outcome.exit_code,
+        true_exit_code=clean.outcome.exit_code,
+        timed_out=session.outcome.timed_out,
+        errors=tuple(f"{error.where}: {error.reason}" for error in session.errors),
+        requests=tuple(hashlib.sha256(request.body).hexdigest() for request in carrying),
+    )
+
+
+def _carrying(session: Session, step: int) -> tuple[Received, ...]:
+    first = session.with_call(step)
+    return () if first is None else session.main[first:]
+
+
+_STEP = re.compile(r"_step(\d+)$")
+
+
+def _step_of(call_id: str) -> int | None:
+    match = _STEP.search(call_id)
+    return int(match[1]) if match else None
+
+
+def decision_of(session: Session, step: int) -> Decision | None:
+    """The last decision on a step's call that is not only the harness's own word over it."""
+    found = [d for d in session.decisions if _step_of(d.call_id) == step and d.role == "main"]
+    return next((d for d in reversed(found) if d.skipped != "superseded"), found[-1] if found else None)
+
+
+def call_at(request: Received, step: int) -> ToolCall:
+    """The call of a step: by the id that the model gave it, or, where the harness made its own, by place."""
+    calls = view_of(request).calls
+    return next((call for call in calls if _step_of(call.call_id or "") == step), calls[step])
+
+
+def sighting_in(request: Received, step: int, dialect: Dialect) -> Sighting | None:
+    """The result of a step's call as it stands in a request, or None."""
+    call = call_at(request, step)
+    result = next((r for r in view_of(request).results if r.call_id == call.call_id), None)
+    if result is None:
+        return None
+    own, appended = dialect.split_appended(result.text)
+    return Sighting(own, appended, result.is_error)
+
+
+def _call(request: Received, step: int) -> tuple[str, str]:
+    return _spelled(call_at(request, step))
+
+
+def _spelled(call: ToolCall) -> tuple[str, str]:
+    return call.tool, json.dumps(dict(call.arguments), sort_keys=True, ensure_ascii=False)
+
+
+def _answers(request: Received, step: int) -> int:
+    wanted = call_at(request, step).call_id
+    return sum(result.call_id == wanted for result in view_of(request).results)
+
+
+def _around(session: Session, placed: Placed) -> tuple[Disk, Disk] | None:
+    before = session.disk.get(placed.target, {}).get(placed.cell.name)
+    after = session.disk.get(placed.target + 1, {}).get(placed.cell.name)
+    return None if before is None or after is None else (before, after)
+
+
+def _waited(session: Session, first: int | None) -> float | None:
+    if not first:
+        return None
+    return round(session.main[first].at_s - session.main[first - 1].at_s, 3)
+
+
+def _retry(placed: Placed, session: Session, dialect: Dialect) -> Retry | None:
+    if placed.retry is None:
+        return None
+    carrying = _carrying(session, placed.retry)
+    shown = sighting_in(carrying[0], placed.retry, dialect) if carrying else None
+    decision = decision_of(session, placed.retry)
+    if shown is None or decision is None:
+        return None
+    return Retry(shown, decision.original_sha256, decision.skipped, decision.fired)
+
+
+def _leaks(placed: Placed, session: Session, shown: Sighting | None, true: Sighting | None) -> Iterator[str]:
+    """Lines of the true result in any body until the same call is made again, whatever stands around them.
+
+    What a body held already before the call was answered (its own arguments) gives nothing away.
+    """
+    first = session.with_call(placed.target)
+    if first is None or shown is None or true is None:
+        return
+    again = session.with_call(placed.retry) if placed.retry is not None else None
+    bodies = [_text(request) for request in session.main[first:again]]
+    known = _text(session.main[first - 1]) if first else ""
+    for line in dict.fromkeys(line.strip() for line in true.own.splitlines()):
+        if len(line) < _LEAST_CHARS or line in shown.own:
+            continue
+        spellings = _spellings(line)
+        if any(s in known for s in spellings):
+            continue
+        if any(s in body for body in bodies for s in spellings):
+            yield line
+
+
+def _spellings(line: str) -> tuple[str, ...]:
+    return tuple({json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1]})
+
+
+def _text(request: Received) -> str:
+    return request.plain_body.decode("utf-8", "surrogateescape")
+
+
+def _told(
+    session: Session, clean: Session, first: int | None, shown: Sequence[Sighting | None]
+) -> Iterator[str]:
+    """Words in the result itself, wire names in any body, and phrases that no body has without faults."""
+    for sighting in shown[:1]:
+        if sighting is not None:
+            yield from sorted(set(_PLAIN_WORDS.findall(sighting.own)))
+    bodies = [_text(request) for request in session.received if request.body]
+    yield from sorted({match for body in bodies for match in _WIRE_NAME.findall(body)})
+    usual = _counted(_text(request) for request in clean.main)
+    for phrase, count in _counted(_text(request) for request in session.main[first or 0 :]).items():
+        if count > usual.get(phrase, 0):
+            yield phrase
+
+
+def _counted(bodies: Iterable[str]) -> dict[str, int]:
+    """phrase → how often it stands in the body that has it most often."""
+    most: dict[str, int] = {}
+    for body in bodies:
+        here: dict[str, int] = {}
+        for match in _TOLD.findall(body):
+            here[match] = here.get(match, 0) + 1
+        for phrase, count in here.items():
+            most[phrase] = max(most.get(phrase, 0), count)
+    return most

@@ -1,0 +1,162 @@
+"""The script of one start of a harness: the calls of several cells in turn, and the rules of their faults."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.conformance_probes import Cell, ProbeSet, Step, filled
+from harness.script import Branch, Script
+from harness.turns import ToolCall, Turn
+from scheduler.profile import Profile, parse_profile
+
+SLOW_S = 1.0
+END_TEXT = "That is all."
+_STARTED = "started"
+_WRITTEN = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The directories and addresses that calls speak of."""
+
+    workspace: Path
+    home: Path
+    web: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A cell in a session. ``target`` and ``retry`` are steps, counted from 0; ``folder`` is the cell's own.
+
+    ``end`` is the step before which the cell's own calls are over.
+    """
+
+    cell: Cell
+    folder: Path
+    first: int
+    target: int
+    retry: int | None
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One session: step ``i`` is the one call of ``script.turns[i]``. ``started``: a file that the last call
+    makes before it hangs, or None when the session ends by itself."""
+
+    placed: tuple[Placed, ...]
+    script: Script
+    profile: Profile
+    started: Path | None
+
+    @property
+    def steps(self) -> int:
+        """How many calls the session makes."""
+        return len(self.script.turns)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(placed.cell for placed in self.placed)
+
+
+def full_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
+    """Each cell's targeted call, a call in between, and the same call again without a fault."""
+    layout = _Layout(probes, site)
+    return layout.plan([layout.cell(cell, again=True) for cell in cells], None)
+
+
+def short_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
+    """Each cell's targeted call."""
+    layout = _Layout(probes, site)
+    return layout.plan([layout.cell(cell, again=False) for cell in cells], None)
+
+
+def hanging_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
+    """As ``short_plan``, with a last call that does not end."""
+    layout = _Layout(probes, site)
+    placed = [layout.cell(cell, again=False) for cell in cells]
+    started = site.workspace / _STARTED
+    layout.add(probes.between, {})
+    layout.add(probes.pause, {"started": str(started)})
+    return layout.plan(placed, started)
+
+
+class _Layout:
+    """Puts calls in a row."""
+
+    def __init__(self, probes: ProbeSet, site: Site) -> None:
+        self._probes = probes
+        self._site = site
+        self._turns: list[Turn] = []
+        self._rules: list[dict[str, object]] = []
+        self._branches: list[Branch] = []
+
+    def cell(self, cell: Cell, *, again: bool) -> Placed:
+        folder = self._site.workspace / cell.word
+        places = {"cell": str(folder), "word": cell.word}
+        probe, began = cell.probe, len(self._turns)
+        steps = list(probe.first)
+        # A stale result needs an earlier one that differs.
+        if cell.kind == "stale" and probe.change is not None:
+            steps += [probe.step, probe.change]
+        for step in steps:
+            self.add(step, places)
+        target = self.add(probe.step, places)
+        earlier = sum(step.tool == probe.tool for step in steps)
+        self._rules.append(
+            {
+                "tool": probe.tool,
+                "match": rf"\b{re.escape(cell.word)}\b",
+                "nth": earlier + 1,
+                "kind": cell.kind,
+            }
+        )
+        retry = None
+        if again:
+            self.add(self._probes.between, {})
+            retry = self.add(probe.step, places)
+        for when, text in probe.answers.items():
+            self._branches.append(Branch(filled(when, places), (Turn(filled(text, places)),)))
+        return Placed(cell, folder, began, target, retry, len(self._turns))
+
+    def add(self, step: Step, places: Mapping[str, str]) -> int:
+        index = len(self._turns)
+        places = {
+            "home": str(self._site.home),
+            "site": self._site.web,
+            "n": str(index),
+            **places,
+        }
+        call = ToolCall(step.tool, filled(step.arguments, places))
+        self._turns.append(Turn("Next.", (call,)))
+        return index
+
+    def plan(self, placed: Sequence[Placed], started: Path | None) -> Plan:
+        profile = parse_profile(
+            {
+                "name": "forced",
+                "rate": 0,
+                "force": self._rules,
+                "kinds": {"slow": {"seconds": SLOW_S}},
+            },
+            "the forced faults",
+        )
+        script = Script(tuple(self._turns), tuple(self._branches), end_text=END_TEXT)
+        return Plan(tuple(placed), script, profile, started)
+
+
+def write_files(plan: Plan) -> None:
+    """The files that the cells' calls find, each cell's in its own folder, the first one the oldest."""
+    for placed in plan.placed:
+        placed.folder.mkdir(parents=True)
+        places = {"cell": str(placed.folder), "word": placed.cell.word}
+        for age, (name, text) in enumerate(placed.cell.probe.files.items()):
+            path = placed.folder / filled(name, places)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(filled(text, places), encoding="utf-8")
+            # Some tools sort by time, and these were all written in the same moment.
+            os.utime(path, (_WRITTEN + age, _WRITTEN + age))
