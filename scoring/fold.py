@@ -149,9 +149,12 @@ class Fold:
     def _decision(self, run: RunTrace, call: SlimDecision, line: int) -> None:
         run.has_calls = True
         key = hash((run.index, call.conversation, call.call_id, call.call_digest, call.nth))
-        delivery = cell = skip = 0
         if run.watch.open:
             run.watch.called(call)
+        if not call.fired and call.payload_sha256 is None and call.skipped is None:
+            self._calls.append(key, 0, call.latency_us, run.index, 0, 0)
+            return
+        delivery = cell = skip = 0
         if call.fired:
             cell = self._cell(call)
             if call.kind != "slow":

@@ -136,6 +136,10 @@ class Watch:
 
 def _each_once(fault: _Fault) -> list[SlimDecision]:
     """The calls after it, without what was logged twice: the same call id, arguments and number."""
+    ids = {call.call_id for call in fault.seen}
+    ids.add(fault.call.call_id)
+    if len(ids) == len(fault.seen) + 1:
+        return fault.seen
     taken = {(fault.call.call_id, fault.call.call_digest, fault.call.nth)}
     found = []
     for call in fault.seen:
