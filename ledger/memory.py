@@ -40,8 +40,8 @@ CREATE TABLE IF NOT EXISTS texts (
     PRIMARY KEY (run_id, conversation, digest)) WITHOUT ROWID;
 """
 
-# A turn adds two or three items: the tip of the turn before is mostly among the first few that are asked for.
-_TIPS_AT_ONCE = 8
+# A turn adds two items: the tip of the turn before is mostly among the first few that are asked for.
+_FIRST_TIPS, _MORE_TIPS = 3, 100
 
 
 class Tip(NamedTuple):
@@ -205,8 +205,9 @@ class Memory:
 
     def deepest_tip(self, run_id: str, chain: Sequence[bytes]) -> Tip | None:
         """The longest request that went upstream whose history is the first part of ``chain``."""
-        for end in range(len(chain), 0, -_TIPS_AT_ONCE):
-            some = chain[max(0, end - _TIPS_AT_ONCE) : end]
+        ends = [len(chain), *range(len(chain) - _FIRST_TIPS, 0, -_MORE_TIPS)]
+        for end, next_end in zip(ends, [*ends[1:], 0], strict=True):
+            some = chain[next_end:end]
             found = self._db.execute(
                 "SELECT conversation, depth, calls, first FROM tips WHERE run_id = ? AND chain IN"
                 f" ({', '.join('?' * len(some))}) ORDER BY depth DESC LIMIT 1",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -64,8 +65,7 @@ class Locator:
         return Located(conversation, request)
 
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
-        candidates = self._conversations.recent(run)[:_CANDIDATES]
-        nearest = max(candidates, key=lambda candidate: _likeness(body, candidate), default=None)
+        nearest = _nearest(body, self._conversations.recent(run)[:_CANDIDATES])
         request = wire.parse_request(body, _last(nearest, wire))
         if not is_turn(request):
             return Located(None, request)
@@ -144,10 +144,19 @@ class Locator:
         return Tip(conversation.id, len(chain), len(conversation.rows), conversation.first_asked())
 
 
-def _likeness(body: bytes, candidate: Conversation) -> int:
-    """How many items the last request of ``candidate`` has in common with ``body``, as far as can be seen
-    without taking the body apart."""
-    return shared_items(body, candidate.last.base, candidate.last) if candidate.last is not None else 0
+def _nearest(body: bytes, candidates: Sequence[Conversation]) -> Conversation | None:
+    """The conversation whose last request has most items in common with ``body``, as far as can be seen
+    without taking the body apart; the first of those that have as many."""
+    nearest: Conversation | None = None
+    most = -1
+    for candidate in candidates:
+        last = candidate.last
+        common = shared_items(body, last.base, last) if last is not None else 0
+        if common > most:
+            nearest, most = candidate, common
+        if last is not None and common > 1 and common >= len(last.items) - 1:
+            break  # it goes on with this one
+    return nearest
 
 
 def _last(conversation: Conversation | None, wire: WireFormat) -> ParsedRequest | None:
