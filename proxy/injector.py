@@ -132,7 +132,7 @@ class Injector:
             return
         budget = run.settings.token_budget or 0
         exchange.refusal = quota_refusal(
-            exchange.wire.name, exchange.dialect.name, budget=budget, used=run.tokens
+            exchange.wire.name, run.settings.harness or exchange.dialect.name, budget=budget, used=run.tokens
         )
         if run.quota != "ours":
             self._recorder.quota(run)

@@ -14,8 +14,8 @@ from proxy.runs import Run
 # What stops a client at once: the SDKs of Anthropic and OpenAI obey it before they look at the status.
 _STOP: Mapping[str, str] = {"x-should-retry": "false"}
 
-# Harnesses that try a 429 again whatever else it says, and give up on a 402.
-_GIVE_UP_ON_402 = frozenset({"pi", "opencode"})
+# Harnesses that try a 429 again whatever else it says, and the status on which they give up.
+_GIVE_UP_ON: Mapping[str | None, int] = {"pi": 402, "opencode": 402, "qwen-code": 402, "mini-swe-agent": 401}
 
 ERROR_BYTES_KEPT = 1 << 16
 
@@ -46,7 +46,7 @@ def quota_refusal(protocol: str, harness: str | None, *, budget: int, used: int)
             said = f"You exceeded your current quota, please check your plan and billing details: {spent}."
             kind = "insufficient_quota"
             body = {"error": {"message": said, "type": kind, "param": None, "code": kind}}
-            return Refusal(402 if harness in _GIVE_UP_ON_402 else 429, orjson.dumps(body), _STOP)
+            return Refusal(_GIVE_UP_ON.get(harness, 429), orjson.dumps(body), _STOP)
 
 
 def _gemini(spent: str) -> dict[str, object]:

