@@ -24,9 +24,9 @@ def words_of(
     ``{program}`` the program that a command runs last, ``{seconds}``, ``{milliseconds}``, ``{minutes}`` and
     ``{duration}`` the call's time limit (``120``, ``120000``, ``2.0``, ``2m 0s``); ``{items:x}`` is how many
     items the list ``x`` has (1 when it is no list), ``{bytes:x}`` how long the text ``x`` is in UTF-8,
-    ``{json:x}`` and ``{page:x}`` the text as ``quoted`` writes it, ``{absolute:x}`` a path from the root,
-    when the workspace is known. ``{where}`` is the argument ``path`` made absolute, or else the workspace;
-    ``{remote}`` what an MCP server calls its tool.
+    ``{json:x}`` and ``{page:x}`` the text as ``quoted`` writes it, ``{absolute:x}`` a path from the root
+    and ``{relative:x}`` one from the workspace, when that is known. ``{where}`` is the argument ``path``
+    made absolute, or else the workspace; ``{remote}`` what an MCP server calls its tool.
 
     There may be: ``{workspace}``, ``{host}`` of a URL, and of a shell command, about the program that could
     fail alone: ``{looked_up}`` (its name) or ``{program_path}``, as it was typed, ``{executable}`` (its path
@@ -128,6 +128,8 @@ def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -
             return str(len(words.get(place, "").encode("utf-8", "surrogatepass")))
         if how == "absolute":
             return _absolute(words[place], words.get("workspace")) if place in words else match[0]
+        if how == "relative":
+            return _relative(words[place], words.get("workspace")) if place in words else match[0]
         if how in {"json", "page"}:
             return quoted(words[place], "page" if how == "page" else "json") if place in words else match[0]
         if place == "pid" and stream is not None:
@@ -138,6 +140,13 @@ def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -
         return words.get(place, match[0])
 
     return PLACE.sub(word, text)
+
+
+def _relative(path: str, workspace: str | None) -> str:
+    """A path from the workspace, where that can be known."""
+    if workspace is None or not path.startswith("/"):
+        return path
+    return posixpath.relpath(path, workspace)
 
 
 def _absolute(path: str, workspace: str | None) -> str:

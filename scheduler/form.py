@@ -79,7 +79,7 @@ def _checked_notice(notice: str) -> str:
     return notice
 
 
-PLACE = re.compile(r"\{(?:(items|bytes|json|page|absolute):)?(\w+)\}")
+PLACE = re.compile(r"\{(?:(items|bytes|json|page|absolute|relative):)?(\w+)\}")
 # Places that every call has words for.
 ALWAYS_KNOWN = frozenset(
     "tool remote target name program seconds milliseconds minutes duration where pid hex6 hex12".split()  # noqa: SIM905
@@ -129,7 +129,8 @@ class Count(Checked):
     (``one`` when what it is the plural ``of`` is 1, else ``many``).
 
     ``times`` multiplies ``lines``; ``like`` is a pattern for those lines that count; ``grouped`` sets
-    thousands of characters apart by commas.
+    thousands of characters apart by commas. ``whole``: it tells of all there is, also when the harness's
+    notice says that a part is shown.
     """
 
     group: str
@@ -154,6 +155,7 @@ class Count(Checked):
     plus: int = 0
     like: str | None = None
     grouped: bool = False
+    whole: bool = False
 
     @field_validator("like")
     @classmethod

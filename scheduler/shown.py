@@ -48,7 +48,7 @@ class Shown:
 
     @property
     def notice(self) -> str | None:
-        """What this harness adds when it cuts such a result; None when the result says that it is cut already."""
+        """What this harness adds when it cuts such a result; None when it is cut already and says so."""
         own = self.envelope.notice if self.envelope is not None else None
         return None if self.is_cut else own or self.form.notice
 
@@ -66,11 +66,14 @@ class Shown:
         ``numbers`` are those that the notice has places for.
         """
         notice = self.notice or ""
+        news: dict[str, str | None] = {}
+        if self.envelope is not None:
+            news |= {count.group: None for count in self.envelope.counts if count.whole}
         if "{body}" in notice:
-            return notice.format(body=self.wrap(body), **numbers)
+            return notice.format(body=self._with(body, news), **numbers)
         if self.envelope is not None and self.envelope.ending is not None:
-            return self._with(body, {self.envelope.ending: notice.format(**numbers)})
-        return self.wrap(body) + notice.format(**numbers)
+            return self._with(body, news | {self.envelope.ending: notice.format(**numbers)})
+        return self._with(body, news) + notice.format(**numbers)
 
     def emptied(self) -> str | None:
         """This same result with nothing in it, or None when its shape does not say how that looks."""
@@ -78,8 +81,9 @@ class Shown:
             return None
         return replace(self, numbering=None, first=1).wrap("")
 
-    def _with(self, body: str, news: Mapping[str, str]) -> str:
-        """The whole result with ``body`` in the content's place, and ``news`` in those of other groups."""
+    def _with(self, body: str, news: Mapping[str, str | None]) -> str:
+        """The whole result with ``body`` in the content's place, and ``news`` in those of other groups; None
+        leaves a group as it is."""
         removed = self.line_count(self.body) - self.line_count(body)
         first = self.first + removed if self.form.keep == "tail" else self.first
         printed = body if self.numbering is None else _numbered(self.numbering._replace(first=first), body)
@@ -88,11 +92,12 @@ class Shown:
         match = compiled(self.envelope.pattern).fullmatch(self.text)
         if match is None:  # it was chosen because it matches
             raise AssertionError("the envelope does not match its own text")
-        groups = {"body": _as_printed(self.envelope, printed), **news}
+        groups: dict[str, str | None] = {"body": _as_printed(self.envelope, printed)}
         for count in self.envelope.counts:
             if match[count.group] is not None:
                 groups[count.group] = self._count(count, match[count.group], body, first, removed)
-        return _replace_groups(match, groups)
+        groups |= news
+        return _replace_groups(match, {name: new for name, new in groups.items() if new is not None})
 
     def _count(self, count: Count, old: str, body: str, first: int, removed: int) -> str:
         lines = self.line_count(body) if count.like is None else _lines_like(count.like, body)
