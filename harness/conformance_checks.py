@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 from harness.conformance_counts import wrong_counts
-from harness.conformance_evidence import Evidence
+from harness.conformance_evidence import Evidence, sha256_of
 from harness.conformance_plan import SLOW_S
 from harness.conformance_probes import Cell
 from scheduler.dialect import Dialect, points_back
@@ -65,18 +64,17 @@ def _shown(cell: Cell, seen: Evidence) -> Iterator[str]:
     if not seen.shown:
         yield "the endpoint received no result of this call"
         return
-    if len(seen.shown) <= _LATER_TURNS:
-        yield f"the result was seen in {len(seen.shown)} requests only"
+    if seen.seen <= _LATER_TURNS:
+        yield f"the result was seen in {seen.seen} requests only"
     wanted = seen.decision.payload_sha256 if seen.decision is not None else None
-    digests = [_sha256(sighting.own) for sighting in seen.shown]
+    digests = [sha256_of(sighting.own) for sighting in seen.shown]
     if wanted is None:
         yield "the log has no payload"
     elif digests[0] != wanted:
         yield "what the endpoint received is not the payload of the log"
     if len(set(digests)) > 1:
-        turn = next(i for i, digest in enumerate(digests) if digest != digests[0])
-        yield f"the fault evaporates: another text {turn} turns later"
-    elif len({(s.appended, s.is_error) for s in seen.shown}) > 1:
+        yield f"the fault evaporates: another text after {seen.shown[0].times} requests"
+    elif len({(sighting.appended, sighting.is_error) for sighting in seen.shown}) > 1:
         yield "what stands around the payload differs from turn to turn"
     if seen.true is not None and cell.kind != "phantom_success" and seen.shown[0].own == seen.true.own:
         yield "the endpoint received the true result"
@@ -92,7 +90,7 @@ def _slowed(seen: Evidence) -> Iterator[str]:
     decision = seen.decision
     if decision is not None and decision.payload_sha256 is not None:
         yield "the log has a payload, where there should be a wait only"
-    if decision is not None and decision.original_sha256 not in {None, _sha256(seen.shown[0].own)}:
+    if decision is not None and decision.original_sha256 not in {None, sha256_of(seen.shown[0].own)}:
         yield "the result was changed"
     if seen.waited_s is None or seen.waited_s < SLOW_S:
         yield f"the request came after {seen.waited_s} s, not after {SLOW_S:g} s"
@@ -141,7 +139,3 @@ def _went_on(seen: Evidence) -> Iterator[str]:
         yield f"the harness stopped after {seen.turns} of {seen.turns_due} steps"
     if seen.exit_code != seen.true_exit_code:
         yield f"the harness ended with {seen.exit_code}, without faults with {seen.true_exit_code}"
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -6,8 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
+import msgspec.structs
 
 from harness.conformance_disk import Disk
 from harness.conformance_plan import Placed
@@ -32,15 +34,17 @@ _PLAIN_WORDS = re.compile(r"(?i)\b(?:inject\w*|chaos\w*|faults?|faulty|simulated
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """A result as the endpoint received it: the tool's own output, and what the harness put behind it."""
+    """A result as the endpoint received it, in so many requests in a row: the tool's own output, and what the
+    harness put behind it."""
 
     own: str
     appended: str
     is_error: bool | None
+    times: int = 1
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """The same call once more, with no fault on it. ``truth``: what the harness sent had this digest."""
+    """The same call once more, with no fault on it. ``truth``: the digest of what the harness sent."""
 
     shown: Sighting
     truth: str | None
@@ -51,12 +55,17 @@ class Retry(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """All that is known of one cell in one repeat.
 
-    ``shown``: the faulted result in each request that has it, ``true``: the same in the session without
-    faults. ``calls``: the call itself as (name, arguments as JSON) in each of those requests; ``right_calls``:
-    as the model said it, and as the harness words it without faults. ``answers``: how many results each of those requests has for it. ``said``: other texts that came
-    with the result. ``leaked``: lines of the true result that the endpoint was sent and that are no part of
-    the payload. ``told``: words that give the fault away. ``disk``, ``true_disk``: before and after the call.
-    ``turns``: how many steps the session came to, of ``turns_due``. ``requests``: digests of the bodies.
+    - ``shown``: the faulted result as the requests had it; ``true``: the same without faults.
+    - ``calls``: the call itself, as (name, arguments as JSON), in every way that the requests had it;
+      ``right_calls``: as the model said it, and as the harness words it without faults.
+    - ``answers``: how many results for it there were in a request, every number that was seen.
+    - ``said``: other texts that came with the result.
+    - ``leaked``: lines of the true result that the endpoint was sent and that are no part of the payload.
+    - ``told``: words that give the fault away.
+    - ``disk``, ``true_disk``: before and after the call, with and without the fault.
+    - ``waited_s``: from the request before to the one with the result.
+    - ``turns``: how many steps the session came to, of ``turns_due``.
+    - ``requests``: digests of the bodies that had the result.
     """
 
     cell: str
@@ -84,16 +93,26 @@ class Evidence(msgspec.Struct, frozen=True):
     requests: tuple[str, ...]
 
     @property
+    def seen(self) -> int:
+        """In how many requests the result was."""
+        return sum(sighting.times for sighting in self.shown)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the evidence as JSON."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def sha256_of(text: str) -> str:
+    """As the log has it of payloads and originals."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def gather(placed: Placed, session: Session, clean: Session, dialect: Dialect, repeat: int) -> Evidence:
     """The evidence on one cell of ``session``; ``clean`` played the same plan without faults."""
     carrying = _carrying(session, placed.target)
     clean_carrying = _carrying(clean, placed.target)
-    shown = tuple(sighting_in(request, placed.target, dialect) for request in carrying)
+    shown = tuple(_in_a_row(sighting_in(request, placed.target, dialect) for request in carrying))
     true = next((sighting_in(request, placed.target, dialect) for request in clean_carrying), None)
     first = session.with_call(placed.target)
     return Evidence(
@@ -101,14 +120,14 @@ def gather(placed: Placed, session: Session, clean: Session, dialect: Dialect, r
         repeat=repeat,
         decision=decision_of(session, placed.target),
         deliveries=tuple(d for d in session.deliveries if _step_of(d.call_id) == placed.target),
-        shown=tuple(sighting for sighting in shown if sighting is not None),
+        shown=shown,
         true=true,
-        calls=tuple(_call(request, placed.target) for request in carrying),
+        calls=tuple(dict.fromkeys(_call(request, placed.target) for request in carrying)),
         right_calls=(
             _spelled(session.plan.script.turns[placed.target].calls[0]),
             *(_call(request, placed.target) for request in clean_carrying[:1]),
         ),
-        answers=tuple(_answers(request, placed.target) for request in carrying),
+        answers=tuple(sorted({_answers(request, placed.target) for request in carrying})),
         said=tuple(view_of(carrying[0]).turns[placed.target].said) if carrying else (),
         leaked=tuple(_leaks(placed, session, shown[0] if shown else None, true)),
         told=tuple(_told(session, clean, first, shown)),
@@ -159,6 +178,12 @@ def sighting_in(request: Received, step: int, dialect: Dialect) -> Sighting | No
         return None
     own, appended = dialect.split_appended(result.text)
     return Sighting(own, appended, result.is_error)
+
+
+def _in_a_row(sightings: Iterable[Sighting | None]) -> Iterator[Sighting]:
+    for sighting, same in groupby(sightings):
+        if sighting is not None:
+            yield msgspec.structs.replace(sighting, times=len(list(same)))
 
 
 def _call(request: Received, step: int) -> tuple[str, str]:
@@ -226,13 +251,10 @@ def _text(request: Received) -> str:
     return request.plain_body.decode("utf-8", "surrogateescape")
 
 
-def _told(
-    session: Session, clean: Session, first: int | None, shown: Sequence[Sighting | None]
-) -> Iterator[str]:
+def _told(session: Session, clean: Session, first: int | None, shown: Sequence[Sighting]) -> Iterator[str]:
     """Words in the result itself, wire names in any body, and phrases that no body has without faults."""
     for sighting in shown[:1]:
-        if sighting is not None:
-            yield from sorted(set(_PLAIN_WORDS.findall(sighting.own)))
+        yield from sorted(set(_PLAIN_WORDS.findall(sighting.own)))
     bodies = [_text(request) for request in session.received if request.body]
     yield from sorted({match for body in bodies for match in _WIRE_NAME.findall(body)})
     usual = _counted(_text(request) for request in clean.main)

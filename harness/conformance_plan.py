@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.conformance_probes import Cell, ProbeSet, Step, filled
@@ -13,7 +13,7 @@ from harness.script import Branch, Script
 from harness.turns import ToolCall, Turn
 from scheduler.profile import Profile, parse_profile
 
-SLOW_S = 1.0
+SLOW_S = 0.6
 END_TEXT = "That is all."
 _STARTED = "started"
 _WRITTEN = 1_700_000_000.0
@@ -64,21 +64,30 @@ class Plan:
 
 
 def full_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
-    """Each cell's targeted call, a call in between, and the same call again without a fault."""
+    """Each cell's targeted call, then at least one other call, then the same call again without a fault.
+
+    What comes between two calls of a cell are the next cell's.
+    """
     layout = _Layout(probes, site)
-    return layout.plan([layout.cell(cell, again=True) for cell in cells], None)
+    placed = [layout.target(cells[0])]
+    for cell in cells[1:]:
+        placed.append(layout.target(cell))
+        placed[-2] = layout.again(placed[-2])
+    layout.add(probes.between, {})
+    placed[-1] = layout.again(placed[-1])
+    return layout.plan(placed, None)
 
 
 def short_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
     """Each cell's targeted call."""
     layout = _Layout(probes, site)
-    return layout.plan([layout.cell(cell, again=False) for cell in cells], None)
+    return layout.plan([layout.target(cell) for cell in cells], None)
 
 
 def hanging_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
     """As ``short_plan``, with a last call that does not end."""
     layout = _Layout(probes, site)
-    placed = [layout.cell(cell, again=False) for cell in cells]
+    placed = [layout.target(cell) for cell in cells]
     started = site.workspace / _STARTED
     layout.add(probes.between, {})
     layout.add(probes.pause, {"started": str(started)})
@@ -95,10 +104,11 @@ class _Layout:
         self._rules: list[dict[str, object]] = []
         self._branches: list[Branch] = []
 
-    def cell(self, cell: Cell, *, again: bool) -> Placed:
+    def target(self, cell: Cell) -> Placed:
+        """The calls that come before, and the one that is to fail."""
         folder = self._site.workspace / cell.word
-        places = {"cell": str(folder), "word": cell.word}
-        probe, began = cell.probe, len(self._turns)
+        places = _places(cell, folder)
+        probe, first = cell.probe, len(self._turns)
         steps = list(probe.first)
         # A stale result needs an earlier one that differs.
         if cell.kind == "stale" and probe.change is not None:
@@ -115,13 +125,14 @@ class _Layout:
                 "kind": cell.kind,
             }
         )
-        retry = None
-        if again:
-            self.add(self._probes.between, {})
-            retry = self.add(probe.step, places)
         for when, text in probe.answers.items():
             self._branches.append(Branch(filled(when, places), (Turn(filled(text, places)),)))
-        return Placed(cell, folder, began, target, retry, len(self._turns))
+        return Placed(cell, folder, first, target, None, len(self._turns))
+
+    def again(self, placed: Placed) -> Placed:
+        """The same call once more."""
+        retry = self.add(placed.cell.probe.step, _places(placed.cell, placed.folder))
+        return replace(placed, retry=retry, end=len(self._turns))
 
     def add(self, step: Step, places: Mapping[str, str]) -> int:
         index = len(self._turns)
@@ -149,11 +160,15 @@ class _Layout:
         return Plan(tuple(placed), script, profile, started)
 
 
+def _places(cell: Cell, folder: Path) -> dict[str, str]:
+    return {"cell": str(folder), "word": cell.word}
+
+
 def write_files(plan: Plan) -> None:
     """The files that the cells' calls find, each cell's in its own folder, the first one the oldest."""
     for placed in plan.placed:
         placed.folder.mkdir(parents=True)
-        places = {"cell": str(placed.folder), "word": placed.cell.word}
+        places = _places(placed.cell, placed.folder)
         for age, (name, text) in enumerate(placed.cell.probe.files.items()):
             path = placed.folder / filled(name, places)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -261,8 +261,3 @@ def scratch_folder() -> Iterator[Path]:
     """A place for sessions. Its name can be seen by the model, so it says nothing of what is going on."""
     with tempfile.TemporaryDirectory(prefix="work-") as folder:
         yield Path(folder)
-
-
-def sentences(results: Iterable[CellResult], of: Callable[[CellResult], Sequence[str]]) -> list[str]:
-    """One line for each thing that ``of`` gives."""
-    return [f"{r.cell.title} {r.cell.kind}: {line}" for r in results for line in of(r)]

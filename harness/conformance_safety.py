@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
-from harness.conformance_evidence import decision_of, sighting_in
+from harness.conformance_evidence import decision_of, sha256_of, sighting_in
 from harness.conformance_plan import Placed
 from harness.conformance_session import Session, view_of
 from scheduler.dialect import Dialect
@@ -24,7 +23,7 @@ def fate_on_resume(placed: Placed, session: Session, dialect: Dialect) -> str:
     found = [sighting_in(request, placed.target, dialect) for request in carrying]
     owns = {sighting.own for sighting in found if sighting is not None}
     wanted = decision.payload_sha256 or decision.original_sha256
-    if {_sha256(own) for own in owns} == {wanted} and None not in found:
+    if {sha256_of(own) for own in owns} == {wanted} and None not in found:
         return KEPT
     if owns and all(dialect.is_superseding(own) for own in owns):
         return "superseded: the harness put its own word over the result"
@@ -43,7 +42,3 @@ def fate_on_crash(placed: Placed, crashed: Sequence[Session]) -> str:
         if any(delivery.call_id.endswith(f"_step{placed.target}") for delivery in session.deliveries):
             return "a delivery in the log of an injector that crashed"
     return RECORDED if crashed else "not tried"
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

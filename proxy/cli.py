@@ -323,6 +323,35 @@ def harnesses() -> None:
 
 @app.command()
 @friendly
+def conformance(
+    harness: Annotated[str, typer.Argument(help="An installed harness, such as claude-code.")],
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND[,KIND…]", help="These fault kinds only (see `chaosproxy profiles`)."),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=20, help="Independent starts that must all agree.")] = 3,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the capability file goes; default conformance-out.")
+    ] = None,
+    keep_evidence: Annotated[
+        bool, typer.Option("--keep-evidence", help="Keep what was seen of each cell beside the file.")
+    ] = False,
+) -> None:
+    """Does each fault reach the model? Tries every fault kind on every tool of a harness, offline.
+
+    A scripted model is the witness: it keeps what it was sent. A table lists every cell, and a capability
+    file says the same to the schedule. Exit code 1: a cell fails that is no declared gap.
+    """
+    from harness.conformance import run_conformance
+
+    wanted = [kind for group in kinds or () for kind in group.split(",") if kind]
+    result = run_conformance(harness, wanted, repeat, out, terminal.Progress(), keep_evidence=keep_evidence)
+    terminal.write(f"wrote {result.capability}\n\n{result.table}")
+    _exit(result.exit_code)
+
+
+@app.command()
+@friendly
 def demo(
     out: Annotated[
         Path | None, typer.Option(help="Where the run folder goes; default demo-out/<time>.")

@@ -28,10 +28,10 @@ class Cell(Checked):
     """One question and its answer: when ``kind`` is injected on ``tool``, does the model see it?
 
     ``family`` is the one that the probe's call counted as. A ``gap`` has a ``reason``. ``runs``: how often it
-    was asked. ``evidence``: SHA-256 of what was seen in each run. ``latency_us``: the longest that the
-    injector took for this call alone, in microseconds. ``added``: text that the harness put behind the
-    payload. ``retry``: what came of the same call again without a fault; ``resume``: what was left of the
-    payload after a kill and a resume.
+    was asked. ``evidence``: SHA-256 of what was seen in each run. ``latency_us``: the injector's
+    time for this call alone, in microseconds, the median of the runs. ``added``: text that the harness put
+    behind the payload. ``retry``: what came of the same call again without a fault; ``resume``: what was left
+    of the payload after a kill and a resume; ``crash``: how a run ended whose injector was made to crash.
     """
 
     tool: str = Field(min_length=1)
@@ -45,6 +45,7 @@ class Cell(Checked):
     added: str | None = None
     retry: str | None = None
     resume: str | None = None
+    crash: str | None = None
 
     @field_validator("kind")
     @classmethod
