@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from tests.scheduler import real_results_more as more
+from tests.scheduler.real_result import Real
+from tests.scheduler.real_result import rows as _rows
 
-
-@dataclass(frozen=True)
-class Real:
-    """A result that succeeded: ``body`` is the tool's own content, ``cut`` whether it says it is a part."""
-
-    dialect: str
-    tool: str
-    text: str
-    body: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    cut: bool = False
-    first: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.dialect}-{self.tool}-{self.text[:24]!r}"
-
-
-def _rows(first: int, last: int) -> str:
-    return "\n".join(f"row {n} of the big file" for n in range(first, last + 1))
-
+__all__ = ["ALL", "CLAUDE_CODE", "EMPTY", "FAILED", "PI", "Real"]
 
 _PATHS = "\n".join(f"many/f{n:04d}.txt" for n in range(250))
 _GLOB = "\n".join(f"many/f{n:04d}.txt" for n in range(100))
@@ -204,7 +185,7 @@ GENERIC = (
     ),
 )
 
-ALL = (*CLAUDE_CODE, *PI, *REFERENCE, *GENERIC)
+ALL = (*CLAUDE_CODE, *PI, *REFERENCE, *GENERIC, *more.ALL)
 
 # (dialect, tool, text): results that hold nothing of the tool's.
 EMPTY = (
@@ -234,6 +215,7 @@ EMPTY = (
     ("reference", "read", "(the file is empty)"),
     ("reference", "shell", "(no output)"),
     ("generic", "bash", "(no output)"),
+    *more.EMPTY,
 )
 
 # (dialect, tool, text, is_error): results that say that their call failed.
@@ -264,4 +246,5 @@ FAILED = (
     ("reference", "shell", "[timed out after 1.5 s]", None),
     ("generic", "bash", "boom\nExit code: 2", None),
     ("generic", "exec_command", "Chunk ID: 8f9c79\nProcess exited with code 3\nOutput:\nhi\n", None),
+    *more.FAILED,
 )  # fmt: skip

@@ -399,5 +399,7 @@ def test_an_error_of_ours_is_one_that_we_know_as_failed(name: str) -> None:
     dialect = configs.dialect(name)
     for tool in dialect.tools:
         for kind in ("post_effect_error", "timeout_after_effect"):
+            if (name, dialect.rule(tool).family, kind) == ("opencode", "shell", "post_effect_error"):
+                continue  # it does not say how a command ended
             got = rewritten(kind, name, tool, "1\tsome content")
             assert outcome(kind, name, tool, got.text, is_error=got.is_error) == Skipped("already_failed")
