@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from bench.client import BenchError
 from bench.effort import FULL, SMOKE
+from bench.figures import Figure
 from bench.machine import machine_facts
 from bench.run import MEASURES, keep, run, show
 
@@ -27,6 +29,10 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help=f"One of {', '.join(MEASURES)}; repeatable.")
     ] = None,
+    others: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the commands agentbreak and agentgauntlet are, to compare."),
+    ] = None,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write all figures as JSON.")
     ] = None,
@@ -37,18 +43,26 @@ def main(
             raise typer.BadParameter(f"no measure {name!r}: there are {', '.join(MEASURES)}")
     began = time.monotonic()
     facts = machine_facts()
+    effort = SMOKE if smoke else FULL
+    figures: list[Figure] = []
+    failed: str | None = None
+    # However it ends, the programs that were started are stopped, and what was measured is shown.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        figures = run(
-            SMOKE if smoke else FULL, only or list(MEASURES), lambda line: _say_with_time(line, began)
-        )
+        for figure in run(effort, only or list(MEASURES), lambda line: _say_with_time(line, began), others):
+            figures.append(figure)
     except BenchError as error:
-        sys.stderr.write(f"bench: {error}\n")
-        raise typer.Exit(1) from None
+        failed = str(error)
+    except KeyboardInterrupt:
+        failed = "stopped"
     show(figures, facts)
     if smoke:
         sys.stdout.write("a smoke run: too few measurements to compare with the targets\n")
     if json is not None:
         keep(figures, facts, json)
+    if failed is not None:
+        sys.stderr.write(f"bench: {failed}\n")
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ class Client:
             self._socket.sendall(body)
         answer = _read(self._socket)
         spent = time.perf_counter_ns() - began
+        if answer.startswith(b"HTTP/1.0"):
+            self.close()
         status = int(answer[9:12])
         if status != 200:
             raise BenchError(f"port {self._port} answered {answer[:400]!r}")
@@ -78,6 +80,8 @@ def _read(connection: socket.socket) -> bytes:
     while True:
         piece = connection.recv(1 << 16)
         if not piece:
+            if data.startswith(b"HTTP/1.0 200"):
+                return data  # the end of the connection is the end of the answer
             raise BenchError(f"the connection was closed in the middle of an answer: {data[:200]!r}")
         data += piece
         end = data.find(b"\r\n\r\n")

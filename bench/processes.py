@@ -59,8 +59,10 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], folder: Path, port: int | None = None) -> Iterator[Child]:
-    """Runs ``command`` until the block is left. Without ``port`` it prints its own as its first line.
+def running(
+    command: Sequence[str], folder: Path, port: int | None = None, *, at: Path = ROOT
+) -> Iterator[Child]:
+    """Runs ``command`` in ``at`` until the block is left. Without ``port`` its first line says its own.
 
     What it says goes to files in ``folder``; so do the caches that it makes.
     """
@@ -75,7 +77,7 @@ def running(command: Sequence[str], folder: Path, port: int | None = None) -> It
     with (folder / "stderr.txt").open("wb") as errors, (folder / "stdout.txt").open("wb") as out:
         process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=at,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if port is None else out,

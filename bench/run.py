@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bench.effort import Effort
 from bench.figures import Figure, shown
 from bench.growth import measure_growth
 from bench.memory import measure_memory
+from bench.others import measure_others
 from bench.share import measure_share
 from bench.startup import measure_startup
 from bench.streams import measure_streams
@@ -31,13 +32,14 @@ MEASURES: Mapping[str, Callable[[Effort, Say], list[Figure]]] = {
 }
 
 
-def run(effort: Effort, names: Sequence[str], say: Say) -> list[Figure]:
-    """The figures of the measures called ``names``, in the order in which they are listed above."""
-    figures: list[Figure] = []
+def run(effort: Effort, names: Collection[str], say: Say, others: Path | None = None) -> Iterator[Figure]:
+    """The figures of the measures called ``names``, in the order in which they are listed above; then those
+    of other proxies whose commands are in the folder ``others``."""
     for name, measure in MEASURES.items():
         if name in names:
-            figures += measure(effort, say)
-    return figures
+            yield from measure(effort, say)
+    if others is not None:
+        yield from measure_others(others, effort, say)
 
 
 def table(figures: Sequence[Figure], facts: Mapping[str, str]) -> Table:

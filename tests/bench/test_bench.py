@@ -43,7 +43,7 @@ TINY = Effort(
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_gives_finite_figures(name: str, tmp_path: Path) -> None:
     said: list[str] = []
-    figures = run(TINY, [name], said.append)
+    figures = list(run(TINY, [name], said.append))
     assert figures
     assert said
     for figure in figures:
