@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 import msgspec
@@ -24,7 +26,7 @@ from scheduler.faults import KINDS
 _LEAST_CHARS = 8
 
 _BEFORE_KINDS = "|".join(kind.name for kind in KINDS.values() if kind.timing == "before")
-_WIRE_NAME = re.compile(rf"\w+_{{2,}}(?:{_BEFORE_KINDS})\b")
+_WIRE_NAME = re.compile(rf"\w_{{2,}}(?:{_BEFORE_KINDS})\b")
 # What harnesses say of a tool that they do not have, and what says outright where a text comes from.
 _TOLD = re.compile(
     r"(?i)no such tool|tool \S+ not found|unsupported call|unavailable tool|not found in registry"
@@ -129,7 +131,7 @@ def gather(placed: Placed, session: Session, clean: Session, dialect: Dialect, r
         ),
         answers=tuple(sorted({_answers(request, placed.target) for request in carrying})),
         said=tuple(view_of(carrying[0]).turns[placed.target].said) if carrying else (),
-        leaked=tuple(_leaks(placed, session, shown[0] if shown else None, true)),
+        leaked=tuple(_leaks(placed, session, clean, shown[0] if shown else None, true)),
         told=tuple(_told(session, clean, first, shown)),
         disk=_around(session, placed),
         true_disk=_around(clean, placed),
@@ -222,54 +224,64 @@ def _retry(placed: Placed, session: Session, dialect: Dialect) -> Retry | None:
     return Retry(shown, decision.original_sha256, decision.skipped, decision.fired)
 
 
-def _leaks(placed: Placed, session: Session, shown: Sighting | None, true: Sighting | None) -> Iterator[str]:
+def _leaks(
+    placed: Placed, session: Session, clean: Session, shown: Sighting | None, true: Sighting | None
+) -> Iterator[str]:
     """Lines of the true result in any body until the same call is made again, whatever stands around them.
 
-    What a body held already before the call was answered (its own arguments) gives nothing away.
+    What a body held already before the call was answered (its own arguments) gives nothing away, and a line
+    that others have too may stand there as often as it does without faults, the true result aside.
     """
     first = session.with_call(placed.target)
     if first is None or shown is None or true is None:
         return
     again = session.with_call(placed.retry) if placed.retry is not None else None
-    bodies = [_text(request) for request in session.main[first:again]]
-    known = _text(session.main[first - 1]) if first else ""
-    for line in dict.fromkeys(line.strip() for line in true.own.splitlines()):
+    usual = {len(view_of(r).calls): t for r, t in reversed(list(zip(clean.main, clean.texts, strict=True)))}
+    window = list(zip(session.main, session.texts, strict=True))[first:again]
+    bodies = [(text, usual.get(len(view_of(request).calls), "")) for request, text in window]
+    known = session.texts[first - 1] if first else ""
+    # Some tools answer in JSON, in which a line's end is spelled.
+    for line in dict.fromkeys(line.strip() for line in re.split(r"\n|\\n", true.own)):
         if len(line) < _LEAST_CHARS or line in shown.own:
             continue
-        spellings = _spellings(line)
-        if any(s in known for s in spellings):
-            continue
-        if any(s in body for body in bodies for s in spellings):
+        spelled = _spelling(line)
+        own = placed.cell.word in line and spelled not in known
+        here = _spelling(true.own).count(spelled)
+        if any(body.count(spelled) > (0 if own else calm.count(spelled) - here) for body, calm in bodies):
             yield line
 
 
-def _spellings(line: str) -> tuple[str, ...]:
-    return tuple({json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1]})
-
-
-def _text(request: Received) -> str:
-    return request.plain_body.decode("utf-8", "surrogateescape")
+def _spelling(text: str) -> str:
+    """As it stands inside a JSON string, without the spellings that differ from writer to writer."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _told(session: Session, clean: Session, first: int | None, shown: Sequence[Sighting]) -> Iterator[str]:
     """Words in the result itself, wire names in any body, and phrases that no body has without faults."""
     for sighting in shown[:1]:
         yield from sorted(set(_PLAIN_WORDS.findall(sighting.own)))
-    bodies = [_text(request) for request in session.received if request.body]
-    yield from sorted({match for body in bodies for match in _WIRE_NAME.findall(body)})
-    usual = _counted(_text(request) for request in clean.main)
-    for phrase, count in _counted(_text(request) for request in session.main[first or 0 :]).items():
-        if count > usual.get(phrase, 0):
+    yield from _wire_names(session)
+    usual = _most(_phrases(clean))
+    for phrase, count in _most(_phrases(session)[first or 0 :]).items():
+        if count > usual[phrase]:
             yield phrase
 
 
-def _counted(bodies: Iterable[str]) -> dict[str, int]:
+@lru_cache(maxsize=4)
+def _wire_names(session: Session) -> tuple[str, ...]:
+    found = (_WIRE_NAME.findall(text) for text in (*session.texts, *session.other_texts))
+    return tuple(sorted({name for names in found for name in names}))
+
+
+@lru_cache(maxsize=4)
+def _phrases(session: Session) -> tuple[Counter[str], ...]:
+    """For each body of the main agent, what it says that could tell, and how often."""
+    return tuple(Counter(_TOLD.findall(text)) for text in session.texts)
+
+
+def _most(bodies: Iterable[Counter[str]]) -> Counter[str]:
     """phrase → how often it stands in the body that has it most often."""
-    most: dict[str, int] = {}
+    most: Counter[str] = Counter()
     for body in bodies:
-        here: dict[str, int] = {}
-        for match in _TOLD.findall(body):
-            here[match] = here.get(match, 0) + 1
-        for phrase, count in here.items():
-            most[phrase] = max(most.get(phrase, 0), count)
+        most |= body
     return most

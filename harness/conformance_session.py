@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -36,7 +37,7 @@ Wrap = Callable[[Injector], Injector]
 """Puts something between the proxy's server and its injector: how the suite itself is tested."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Session:
     """What came of one start. ``received``: all that the endpoint was sent, in order; ``disk``: step → the
     folders of the cells near it, when the model was asked for that step; ``invalid``: whether the run is.
@@ -54,6 +55,17 @@ class Session:
     def main(self) -> tuple[Received, ...]:
         """The requests of the main agent, in order."""
         return self._main(self.received)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The bodies of ``main``, each spelled the same way."""
+        return tuple(text_of(request) for request in self.main)
+
+    @cached_property
+    def other_texts(self) -> tuple[str, ...]:
+        """Those of all other requests."""
+        main = {id(request) for request in self.main}
+        return tuple(text_of(r) for r in self.received if r.body and id(r) not in main)
 
     @cached_property
     def main_resumed(self) -> tuple[Received, ...]:
@@ -91,6 +103,15 @@ def view_of(request: Received) -> Conversation:
     if view is None:  # ``is_agent`` has looked
         raise AssertionError("not a model request")
     return view
+
+
+def text_of(request: Received) -> str:
+    """A body as text; JSON without the spellings that differ from writer to writer."""
+    body = request.plain_body
+    try:
+        return json.dumps(json.loads(body), ensure_ascii=False)
+    except ValueError:
+        return body.decode("utf-8", "surrogateescape")
 
 
 def _opening(request: Received) -> str:
