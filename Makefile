@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint bench harnesses clean
+.PHONY: help setup demo test test-fast lint bench coverage-study harnesses clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ lint: $(STAMP)  ## ruff, mypy and the import rules
 
 bench: $(STAMP)  ## what the proxy costs, as ratios measured in one run
 	$(BIN)/python -m bench $(BENCH_ARGS)
+
+coverage-study: $(STAMP)  ## how often the intervals hold what they should, simulated (long)
+	$(BIN)/python -m bench.coverage_study
 
 harnesses: $(STAMP)  ## brings the harness programs that the tests drive into the cache
 	$(BIN)/python -m harness.install claude-code pi codex opencode gemini-cli qwen-code mini-swe-agent

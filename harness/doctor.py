@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 class KnownHarness(NamedTuple):
-    """A harness with a dialect: which version is installed, which one its adapter pins, how it is injected."""
+    """A harness with a dialect: the version that is installed, the one that its adapter pins, its injection."""
 
     name: str
     title: str

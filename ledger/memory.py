@@ -331,3 +331,21 @@ def _row(values: Sequence[object]) -> CallRow:
     row.payload, row.original = _back(row.payload), _back(row.original)
     row.target = _back(row.target) or ""
     return row
+
+
+def forget_memory(folder: Path) -> list[Path]:
+    """Deletes the memories of a run folder, and what SQLite keeps beside them; returns what was deleted.
+
+    Raises ``LedgerError`` when one cannot be deleted, or ``folder`` is no directory.
+    """
+    if not folder.is_dir():
+        raise LedgerError(f"{folder} is no run folder")
+    gone: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.name.removesuffix("-wal").removesuffix("-shm").endswith("memory.db"):
+            try:
+                path.unlink()
+            except OSError as error:
+                raise LedgerError(f"cannot delete {path}: {error.strerror}") from error
+            gone.append(path)
+    return gone

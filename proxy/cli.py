@@ -202,7 +202,8 @@ def score(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, to the last digit.")] = False,
 ) -> None:
-    """Strict, observed and truncation figures of finished runs, with intervals.
+    """Strict, observed and truncation figures of finished runs, with intervals. Of a run folder they are
+    kept in its score.json, too.
 
     The last two lines of the text are made to be pasted.
     """
@@ -248,6 +249,58 @@ def report(
     write_report(result, output)
     terminal.write(f"wrote {output}")
     _exit(result.exit_code)
+
+
+@app.command()
+@friendly
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A run folder.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another, under the same tasks and seeds.")],
+    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="As for score.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, to the last digit.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page, too.")] = None,
+) -> None:
+    """Two run folders, task by task under the same seeds: the difference, its interval, and what this design
+    could have shown. Refused where their conditions differ.
+    """
+    from scoring.compare import compare_json, compare_paths
+    from scoring.compare_text import compare_text
+    from scoring.report import write_comparison
+
+    result = compare_paths(a, b, threshold=threshold)
+    if output is not None:
+        write_comparison(result, output)
+    terminal.write(compare_json(result).decode() if json else compare_text(result))
+    _exit(result.exit_code)
+
+
+@app.command()
+@friendly
+def plan(
+    profile: ProfileName = "moderate",
+    calls: Annotated[int, typer.Option(min=1, help="Tool calls that a run makes, about.")] = 30,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks.")] = 10,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs per task: seeds times repeats.")] = 5,
+) -> None:
+    """What a design would expose, and the smallest difference that it can show, before money is spent."""
+    from configs import load_profile
+    from scoring.plan_text import plan_text
+
+    terminal.write(plan_text(load_profile(profile), calls=calls, tasks=tasks, repeats=repeat))
+
+
+@app.command()
+@friendly
+def forget(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder that has been scored.")],
+) -> None:
+    """Delete what was kept for replay: the texts of calls and results in memory.db. Runs of this folder can
+    then not be gone on with.
+    """
+    from ledger.memory import forget_memory
+
+    gone = forget_memory(folder)
+    terminal.write("\n".join(f"deleted {path}" for path in gone) or f"{folder} has no memory to delete")
 
 
 @app.command()

@@ -20,8 +20,10 @@ def _known() -> tuple[type[Exception], ...]:
     from proxy.usage import UsageError
     from scheduler.dialect import DialectError
     from scheduler.profile import ProfileError
+    from scoring.plan import BadPlan
 
     return (
+        BadPlan,
         ConfigError,
         DialectError,
         HarnessError,
