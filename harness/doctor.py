@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from configs import ConfigError, dialect, dialects, load_profile
+from configs import ConfigError, dialect, dialects, load_capability, load_profile
 from harness.adapter import HarnessError
 from harness.adapters import adapter_named, adapter_names
 from proxy.service import check_reachable
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 class KnownHarness(NamedTuple):
-    """A harness with a dialect: the version that is installed, the one that its adapter pins, its injection."""
+    """A harness with a dialect: which version is installed, which one is pinned, how it is injected."""
 
     name: str
     title: str
@@ -46,7 +46,9 @@ def known_harnesses() -> list[KnownHarness]:
                 installed = adapter.find().version
             except HarnessError:
                 installed = None
-        found.append(KnownHarness(name, known.title, installed, pinned, "by its dialect, not yet tested"))
+        tested = installed is not None and load_capability(name, installed) is not None
+        state = "tested on this version" if tested else "by its dialect, not yet tested"
+        found.append(KnownHarness(name, known.title, installed, pinned, state))
     return found
 
 
@@ -136,8 +138,13 @@ def _installed(known: Dialect, *, asked: bool) -> Iterator[Finding]:
         yield Finding(f"{known.title}: {error}", failed=asked, note=not asked)
         return
     yield Finding(f"{known.title} {program.version} is installed")
-    yield Finding(
-        f"{known.title} {program.version}: no capability file, so no cell of it has been shown to work here;"
-        " faults are worded by its dialect",
-        note=True,
-    )
+    capability = load_capability(known.name, program.version)
+    if capability is None:
+        yield Finding(
+            f"{known.title} {program.version}: no capability file, so no cell of it has been shown to work"
+            " here; faults are worded by its dialect",
+            note=True,
+        )
+    else:
+        gaps = sum(len(kinds) for kinds in capability.gaps().values())
+        yield Finding(f"{known.title} {program.version}: tested, {len(capability.cells)} cells, {gaps} gaps")
