@@ -132,7 +132,7 @@ def gather(placed: Placed, session: Session, clean: Session, dialect: Dialect, r
         answers=tuple(sorted({_answers(request, placed.target) for request in carrying})),
         said=tuple(view_of(carrying[0]).turns[placed.target].said) if carrying else (),
         leaked=tuple(_leaks(placed, session, clean, shown[0] if shown else None, true)),
-        told=tuple(_told(session, clean, first, shown)),
+        told=tuple(_told(placed, session, clean, first, shown)),
         disk=_around(session, placed),
         true_disk=_around(clean, placed),
         waited_s=_waited(session, first),
@@ -256,32 +256,36 @@ def _spelling(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _told(session: Session, clean: Session, first: int | None, shown: Sequence[Sighting]) -> Iterator[str]:
-    """Words in the result itself, wire names in any body, and phrases that no body has without faults."""
+def _told(
+    placed: Placed, session: Session, clean: Session, first: int | None, shown: Sequence[Sighting]
+) -> Iterator[str]:
+    """Words in the result itself, the call's name on the wire in any body, and phrases that came with the
+    result, where none came without the fault."""
     for sighting in shown[:1]:
         yield from sorted(set(_PLAIN_WORDS.findall(sighting.own)))
-    yield from _wire_names(session)
-    usual = _most(_phrases(clean))
-    for phrase, count in _most(_phrases(session)[first or 0 :]).items():
-        if count > usual[phrase]:
-            yield phrase
+    for name in _wire_names(session):
+        tool, _, kind = name.partition("__")
+        if placed.cell.tool.startswith(tool) and kind.lstrip("_") == placed.cell.kind:
+            yield name
+    calm = clean.with_call(placed.target)
+    if first is not None and calm is not None:
+        usual = _new_phrases(clean, calm)
+        yield from (phrase for phrase, count in _new_phrases(session, first).items() if count > usual[phrase])
 
 
 @lru_cache(maxsize=4)
 def _wire_names(session: Session) -> tuple[str, ...]:
-    found = (_WIRE_NAME.findall(text) for text in (*session.texts, *session.other_texts))
-    return tuple(sorted({name for names in found for name in names}))
+    texts = (*session.texts, *session.other_texts)
+    found = {_word_before(text, match) + match[0] for text in texts for match in _WIRE_NAME.finditer(text)}
+    return tuple(sorted(found))
 
 
-@lru_cache(maxsize=4)
-def _phrases(session: Session) -> tuple[Counter[str], ...]:
-    """For each body of the main agent, what it says that could tell, and how often."""
-    return tuple(Counter(_TOLD.findall(text)) for text in session.texts)
+def _word_before(text: str, match: re.Match[str]) -> str:
+    before = re.search(r"\w*\Z", text[max(0, match.start() - 64) : match.start()])
+    return before[0] if before else ""
 
 
-def _most(bodies: Iterable[Counter[str]]) -> Counter[str]:
-    """phrase → how often it stands in the body that has it most often."""
-    most: Counter[str] = Counter()
-    for body in bodies:
-        most |= body
-    return most
+def _new_phrases(session: Session, index: int) -> Counter[str]:
+    """What a body says that could tell and that the one before did not say, and how often."""
+    now = Counter(_TOLD.findall(session.texts[index]))
+    return now - Counter(_TOLD.findall(session.texts[index - 1])) if index else now

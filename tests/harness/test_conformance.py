@@ -1,0 +1,249 @@
+"""The conformance suite, with the reference agent as the harness: it passes a proxy that works, and turns red
+for every proxy that does not do what it says."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from configs import dialect, read_yaml
+from harness.adapters import adapter_named
+from harness.conformance_files import capability_of, write_capability, write_evidence
+from harness.conformance_probes import Cell, ProbeSet, cells_of, load_probes
+from harness.conformance_runner import Findings, Suite, run_suite
+from harness.conformance_table import table_text
+from proxy.exchange import Exchange, Head
+from proxy.injector import Injector
+from scheduler.capability import parse_capability
+
+_PICKED = {
+    ("read", "wrong_data"),
+    ("read", "not_found"),
+    ("write", "permission_denied"),
+    ("shell", "post_effect_error"),
+    ("shell", "phantom_success"),
+}
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int, str]] = []
+
+    def step(self, done: int, of: int, what: str) -> None:
+        self.steps.append((done, of, what))
+
+    def say(self, line: str) -> None:
+        pass
+
+
+def _picked(probes: ProbeSet) -> tuple[Cell, ...]:
+    cells = cells_of(probes, dialect("reference"))
+    return tuple(cell for cell in cells if (cell.title, cell.kind) in _PICKED)
+
+
+def _play(
+    folder: Path,
+    wrap: Callable[[Injector], Injector] = lambda injector: injector,
+    *,
+    cells_per_start: int = 24,
+    safety: bool = False,
+    repeat: int = 1,
+) -> tuple[Findings, Silent]:
+    adapter = adapter_named("reference")
+    probes = load_probes("reference").model_copy(update={"cells_per_start": cells_per_start})
+    progress = Silent()
+    suite = Suite(
+        adapter, adapter.find(), probes, _picked(probes), repeat, timeout_s=60, safety=safety, wrap=wrap
+    )
+    return run_suite(suite, folder, progress), progress
+
+
+def _wrong(findings: Findings) -> dict[str, str]:
+    return {f"{r.cell.tool} {r.cell.kind}": "; ".join(r.wrong) for r in findings.results}
+
+
+def test_a_proxy_that_works_passes_every_cell(tmp_path: Path) -> None:
+    findings, progress = _play(tmp_path, safety=True, repeat=2)
+    assert _wrong(findings) == dict.fromkeys(_wrong(findings), "")
+    assert len(findings.results) == findings.passed == len(_PICKED)
+    assert [done for done, _, _ in progress.steps] == list(range(1, 2 * len(_PICKED) + 1))
+    assert {result.resume for result in findings.results} == {"kept"}
+    assert {result.crash for result in findings.results} == {"error record, run invalid"}
+    assert all(len(result.evidence) == 2 for result in findings.results)
+
+    table = table_text(findings, dialect("reference"))
+    assert table.splitlines()[-1] == "5 of 5 cells pass"
+    for result in findings.results:
+        assert f"{result.cell.title} " in table
+        assert result.cell.kind in table
+
+    capability = capability_of(findings, datetime.date(2026, 1, 2))
+    written = write_capability(capability, tmp_path / "out")
+    assert written.name == "reference@1.0.0.yaml"
+    assert parse_capability(read_yaml(written.read_text("utf-8"), "it"), "it") == capability
+    assert not capability.gaps()
+    evidence = write_evidence(findings, tmp_path / "out")
+    assert len(list(evidence.rglob("*.json"))) == 10
+
+
+class _Wrapped:
+    """An injector with something in front of it; what is not said here is the injector's own."""
+
+    def __init__(self, real: Injector) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+
+class _InjectsNothing(_Wrapped):
+    """Lets everything pass, as a proxy does whose hooks are never called."""
+
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        return Exchange(self.real.runs.get(run_id), head, body, len(body))
+
+    def on_response_head(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
+        pass
+
+    def on_response_chunk(self, exchange: Exchange, chunk: bytes) -> bytes:
+        return chunk
+
+    def on_response_end(self, exchange: Exchange) -> None:
+        pass
+
+
+class _LogsOnly(_Wrapped):
+    """Decides and writes down, and sends what came in."""
+
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        exchange = self.real.on_request(run_id, head, body)
+        exchange.body = body
+        return exchange
+
+
+class _RewritesOnce(_Wrapped):
+    """Sends each payload in one request, and the true result after that."""
+
+    def __init__(self, real: Injector) -> None:
+        super().__init__(real)
+        self._sent = False
+
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        exchange = self.real.on_request(run_id, head, body)
+        if exchange.carried and self._sent:
+            exchange.body = body
+        self._sent = self._sent or bool(exchange.carried)
+        return exchange
+
+
+class _LetsItRun(_Wrapped):
+    """Withholds no call, whatever the log says."""
+
+    def on_response_chunk(self, exchange: Exchange, chunk: bytes) -> bytes:
+        self.real.on_response_chunk(exchange, chunk)
+        return chunk
+
+
+class _TellsElsewhere(_Wrapped):
+    """Replaces the result, and repeats the true one beside it."""
+
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        exchange = self.real.on_request(run_id, head, body)
+        if exchange.body is not body:
+            request = json.loads(exchange.body)
+            true = json.loads(body)["messages"][-1]["content"][-1]["content"]
+            request["messages"][-1]["content"].append({"type": "text", "text": f"(was: {true})"})
+            exchange.body = json.dumps(request).encode()
+        return exchange
+
+
+def test_a_proxy_that_injects_nothing_turns_every_cell_red(tmp_path: Path) -> None:
+    wrong = _wrong(_play(tmp_path, _InjectsNothing)[0])
+    assert len(wrong) == len(_PICKED)
+    for text in wrong.values():
+        assert "no decision in the log" in text
+    for cell in ("read wrong_data", "shell post_effect_error", "read not_found"):
+        assert "the endpoint received the true result" in wrong[cell]
+    for cell in ("write permission_denied", "shell phantom_success"):
+        assert "the tool ran: the disk has changed" in wrong[cell]
+
+
+def test_a_proxy_that_logs_without_rewriting_turns_every_cell_red(tmp_path: Path) -> None:
+    wrong = _wrong(_play(tmp_path, _LogsOnly)[0])
+    for text in wrong.values():
+        assert "what the endpoint received is not the payload of the log" in text
+    assert "the endpoint received the true result" in wrong["read wrong_data"]
+    assert "the endpoint received the true result" in wrong["shell post_effect_error"]
+    for cell in ("write permission_denied", "read not_found", "shell phantom_success"):
+        assert f"given away by '{cell.replace(' ', '__')}'" in wrong[cell]
+        assert "given away by 'no such tool'" in wrong[cell]
+        assert "the call itself was changed" in wrong[cell]
+    for cell in ("read wrong_data", "shell post_effect_error"):
+        assert "given away" not in wrong[cell], "one cell does not blacken the next"
+
+
+def test_a_proxy_that_rewrites_once_and_then_stops_turns_every_cell_red(tmp_path: Path) -> None:
+    wrong = _wrong(_play(tmp_path, _RewritesOnce, cells_per_start=1)[0])
+    for text in wrong.values():
+        assert "the fault evaporates: another text after 1 requests" in text
+        assert "not the payload of the log" not in text
+
+
+def test_a_proxy_that_lets_the_tool_run_turns_every_before_cell_red(tmp_path: Path) -> None:
+    findings, _ = _play(tmp_path, _LetsItRun)
+    wrong = _wrong(findings)
+    for result in findings.results:
+        text = wrong[f"{result.cell.tool} {result.cell.kind}"]
+        if result.cell.timing == "after":
+            assert not text
+        elif result.cell.tool == "read":
+            assert not findings.looks_kept or "its files were looked at" in text
+        else:
+            assert "the tool ran: the disk has changed" in text
+
+
+def test_the_true_result_is_found_wherever_it_stands(tmp_path: Path) -> None:
+    wrong = _wrong(_play(tmp_path, _TellsElsewhere, cells_per_start=1)[0])
+    for cell in ("read wrong_data", "shell post_effect_error"):
+        assert "the true result stands in a request" in wrong[cell]
+        assert "not the payload" not in wrong[cell]
+    for cell in ("write permission_denied", "read not_found", "shell phantom_success"):
+        assert "given away by 'no such tool'" in wrong[cell]
+
+
+def test_work_that_is_done_twice_is_seen(tmp_path: Path) -> None:
+    class Twice(_Wrapped):
+        def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+            exchange = self.real.on_request(run_id, head, body)
+            for marker in tmp_path.glob("batch0/workspace/*/marker.txt") if exchange.carried else ():
+                marker.write_text(marker.read_text() + "done\n")
+            return exchange
+
+    wrong = _wrong(_play(tmp_path, Twice)[0])
+    assert "did not do its work exactly once" in wrong["shell post_effect_error"]
+
+
+def test_a_cell_that_fails_is_a_gap_of_the_file_and_not_of_the_table(tmp_path: Path) -> None:
+    findings, _ = _play(tmp_path, _LogsOnly)
+    table = table_text(findings, dialect("reference"))
+    assert table.splitlines()[-1] == "0 of 5 cells pass"
+    assert table.count("FAIL:") >= 5
+    capability = capability_of(findings, datetime.date(2026, 1, 2))
+    assert {cell.result for cell in capability.cells} == {"gap"}
+    assert all((cell.reason or "").startswith("failed: ") for cell in capability.cells)
+    assert capability.gaps()["read"] == ["not_found", "wrong_data"]
+
+
+@pytest.mark.parametrize("kinds", [("empty",), ("timeout", "locked")])
+def test_kinds_pick_cells_and_leave_their_numbers(kinds: tuple[str, ...]) -> None:
+    probes = load_probes("reference")
+    every = {cell.name: cell for cell in cells_of(probes, dialect("reference"))}
+    some = cells_of(probes, dialect("reference"), kinds)
+    assert {cell.kind for cell in some} == set(kinds)
+    assert all(every[cell.name] == cell for cell in some)
