@@ -5,6 +5,8 @@ PYTHON ?= $(shell bash scripts/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The harness programs that the tests drive.
+TESTED := claude-code pi codex
 
 .PHONY: help setup demo test test-fast lint bench coverage-study harnesses clean
 
@@ -20,7 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## the main job, offline: faults on small repair tasks, a score and a report
 	$(BIN)/chaosproxy demo
 
-test: $(STAMP) harnesses  ## all tests, those with real harness programs too
+test: $(STAMP)  ## all tests, those with real harness programs too
+	$(BIN)/python -m harness.install $(TESTED)
 	$(BIN)/pytest
 
 test-fast: $(STAMP)  ## the tests that start no harness program
@@ -38,8 +41,8 @@ bench: $(STAMP)  ## what the proxy costs, as ratios measured in one run
 coverage-study: $(STAMP)  ## how often the intervals hold what they should, simulated (long)
 	$(BIN)/python -m bench.coverage_study
 
-harnesses: $(STAMP)  ## brings the harness programs that the tests drive into the cache
-	$(BIN)/python -m harness.install claude-code pi codex opencode gemini-cli qwen-code mini-swe-agent
+harnesses: $(STAMP)  ## brings every harness program that there is an adapter for into the cache
+	$(BIN)/python -m harness.install $(TESTED) opencode gemini-cli qwen-code mini-swe-agent
 
 clean:  ## removes what make made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-out
