@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from configs.parsed import parsed
 from scheduler.capability import Capability, capability_name, is_file_name, parse_capability
 from scheduler.dialect import Dialect, parse_dialect
 from scheduler.nearest import unknown
@@ -75,7 +76,7 @@ def load_profile(name_or_path: str) -> Profile:
 def dialects() -> dict[str, Dialect]:
     """name → dialect, for every harness that is known."""
     return {
-        name: parse_dialect(read_yaml(text, f"dialect {name}"), f"dialect {name}")
+        name: parse_dialect(parsed(text, partial(read_yaml, source=f"dialect {name}")), f"dialect {name}")
         for name, text in _shipped("harnesses").items()
     }
 
