@@ -7,10 +7,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from proxy.terminal import tell, write
 
 if TYPE_CHECKING:
@@ -25,26 +21,22 @@ class OnError(StrEnum):
     block = "block"
 
 
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading)
-    return table
-
-
 def _show(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table in a terminal; tab-separated lines when piped."""
     if not sys.stdout.isatty():
         write("\n".join("\t".join(row) for row in [headings, *rows]))
         return
-    table = _table(*headings)
+    # Only here: serving, which starts with this module, shows no table.
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading)
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
-    _console().print(table)
+    Console(highlight=False).print(table)
 
 
 def show_profiles() -> None:
