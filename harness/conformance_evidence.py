@@ -131,7 +131,7 @@ def gather(placed: Placed, session: Session, clean: Session, dialect: Dialect, r
         ),
         answers=tuple(sorted({_answers(request, placed.target) for request in carrying})),
         said=tuple(view_of(carrying[0]).turns[placed.target].said) if carrying else (),
-        leaked=tuple(_leaks(placed, session, clean, shown[0] if shown else None, true)),
+        leaked=tuple(_leaks(placed, session, shown[0] if shown else None, true)),
         told=tuple(_told(placed, session, clean, first, shown)),
         disk=_around(session, placed),
         true_disk=_around(clean, placed),
@@ -224,30 +224,27 @@ def _retry(placed: Placed, session: Session, dialect: Dialect) -> Retry | None:
     return Retry(shown, decision.original_sha256, decision.skipped, decision.fired)
 
 
-def _leaks(
-    placed: Placed, session: Session, clean: Session, shown: Sighting | None, true: Sighting | None
-) -> Iterator[str]:
-    """Lines of the true result in any body until the same call is made again, whatever stands around them.
+def _leaks(placed: Placed, session: Session, shown: Sighting | None, true: Sighting | None) -> Iterator[str]:
+    """Lines of the true result that reach the endpoint, whatever stands around them.
 
-    What a body held already before the call was answered (its own arguments) gives nothing away, and a line
-    that others have too may stand there as often as it does without faults, the true result aside.
+    A line with the cell's word may be in no body until the same call is made again, unless it was in one
+    before the call was answered (its own arguments). Of any other line no more may come with the result.
     """
     first = session.with_call(placed.target)
-    if first is None or shown is None or true is None:
+    if not first or shown is None or true is None:
         return
     again = session.with_call(placed.retry) if placed.retry is not None else None
-    usual = {len(view_of(r).calls): t for r, t in reversed(list(zip(clean.main, clean.texts, strict=True)))}
-    window = list(zip(session.main, session.texts, strict=True))[first:again]
-    bodies = [(text, usual.get(len(view_of(request).calls), "")) for request, text in window]
-    known = session.texts[first - 1] if first else ""
+    before, bodies = session.texts[first - 1], session.texts[first:again]
     # Some tools answer in JSON, in which a line's end is spelled.
     for line in dict.fromkeys(line.strip() for line in re.split(r"\n|\\n", true.own)):
         if len(line) < _LEAST_CHARS or line in shown.own:
             continue
         spelled = _spelling(line)
-        own = placed.cell.word in line and spelled not in known
-        here = _spelling(true.own).count(spelled)
-        if any(body.count(spelled) > (0 if own else calm.count(spelled) - here) for body, calm in bodies):
+        if placed.cell.word in line and spelled not in before:
+            leaked = any(spelled in body for body in bodies)
+        else:
+            leaked = bodies[0].count(spelled) > before.count(spelled)
+        if leaked:
             yield line
 
 

@@ -12,13 +12,13 @@ from statistics import median
 from typing import Literal, Protocol
 
 from configs import dialect, load_profile
-from harness.adapter import Adapter, Program
+from harness.adapter import Adapter, HarnessError, Program
 from harness.conformance_checks import judge
 from harness.conformance_disk import keeps_looks
 from harness.conformance_evidence import Evidence, gather
 from harness.conformance_plan import Site, full_plan, hanging_plan, short_plan
 from harness.conformance_probes import Cell, ProbeSet
-from harness.conformance_safety import KEPT, RECORDED, fate_on_crash, fate_on_resume
+from harness.conformance_safety import IMPOSSIBLE, RECORDED, fate_on_crash, fate_on_resume, is_lost
 from harness.conformance_session import Session, Stage, Wrap
 from ledger.records import Request
 from proxy.options import InjectorOptions
@@ -222,14 +222,18 @@ class _Batch:
     def _safety(self, cells: list[Cell]) -> Iterator[tuple[Cell, str, str]]:
         site = self.stage.site
         hanging = hanging_plan(self.suite.probes, cells, site)
-        killed = self.stage.play_killed(hanging, "killed")
+        try:
+            killed = self.stage.play_killed(hanging, "killed")
+            fates = [fate_on_resume(placed, killed, self.dialect) for placed in hanging.placed]
+        except HarnessError as error:
+            fates = [f"{IMPOSSIBLE}: {error}"] * len(cells)
         short = short_plan(self.suite.probes, cells, site)
         crashed = [
             self.stage.play(short, "crash-request", options=InjectorOptions(crash_at="request")),
             self.stage.play(short, "crash-response", options=InjectorOptions(crash_at="response")),
         ]
-        for before, after in zip(hanging.placed, short.placed, strict=True):
-            yield before.cell, fate_on_resume(before, killed, self.dialect), fate_on_crash(after, crashed)
+        for fate, placed in zip(fates, short.placed, strict=True):
+            yield placed.cell, fate, fate_on_crash(placed, crashed)
 
     def _note_tools(self, session: Session) -> None:
         for request in session.main[:1]:
@@ -249,7 +253,7 @@ def _steps_seen(session: Session) -> int:
 
 def _with_fates(result: CellResult, resume: str, crash: str) -> CellResult:
     wrong = list(result.wrong)
-    if resume != KEPT and not resume.startswith("superseded"):
+    if is_lost(resume):
         wrong.append(f"on resume {resume}")
     if crash != RECORDED:
         wrong.append(f"on a crash of the injector: {crash}")

@@ -10,6 +10,8 @@ from harness.conformance_session import Session, view_of
 from scheduler.dialect import Dialect
 
 KEPT = "kept"
+SUPERSEDED = "superseded: the harness put its own word over the result"
+IMPOSSIBLE = "not possible"
 RECORDED = "error record, run invalid"
 
 
@@ -26,8 +28,13 @@ def fate_on_resume(placed: Placed, session: Session, dialect: Dialect) -> str:
     if {sha256_of(own) for own in owns} == {wanted} and None not in found:
         return KEPT
     if owns and all(dialect.is_superseding(own) for own in owns):
-        return "superseded: the harness put its own word over the result"
+        return SUPERSEDED
     return f"lost: the resumed history has {min(owns, default='no result')[:120]!r}"
+
+
+def is_lost(fate: str) -> bool:
+    """Whether a fate on resume is one that should not be."""
+    return fate not in {KEPT, SUPERSEDED} and not fate.startswith(IMPOSSIBLE)
 
 
 def fate_on_crash(placed: Placed, crashed: Sequence[Session]) -> str:

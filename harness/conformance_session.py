@@ -193,8 +193,12 @@ class Stage:
         )
 
     def play_killed(self, plan: Plan, name: str) -> Session:
-        """A session that is killed in its last call and then resumed under the same run."""
+        """A session that is killed in its last call and then resumed under the same run.
+
+        Raises ``HarnessError`` when this harness cannot resume.
+        """
         self.clear(plan)
+        self._launch("http://127.0.0.1:9", resume=True)
         resumed = 0
 
         def both(url: str, model: ThreadedScriptedModel, witness: _Witness) -> Outcome:
