@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
@@ -23,7 +24,9 @@ def encode_draw(draw: Draw) -> bytes:
     return _encoder.encode(draw)
 
 
+@lru_cache(maxsize=1024)
 def decode_draw(raw: bytes) -> Draw:
+    # The draw of a call is asked for again and again, most of all when it is new.
     return _draws.decode(raw)
 
 
