@@ -261,7 +261,9 @@ def test_an_answer_is_whole_plausible_and_tells_nothing(dialect: str, tool: str)
                         r"inject|chaos|simulat|fault|fake|proxy|withh|__", got.text.replace(tool, "")
                     )
                     says_failed = has_failed(harness.own_form(tool), got.text, got.is_error)
-                    assert says_failed is (kind != "phantom_success"), got
+                    # OpenCode shows no exit codes: what its shell says of a failure is told by reading alone.
+                    if (dialect, harness.rule(tool).family) != ("opencode", "shell"):
+                        assert says_failed is (kind != "phantom_success"), got
 
 
 @pytest.mark.parametrize(("dialect", "tool"), [(d, t) for d, t in TOOLS if t in configs.dialect(d).tools])
@@ -271,9 +273,12 @@ def test_a_file_is_named_in_every_answer_about_it(dialect: str, tool: str) -> No
     rule = harness.rule(tool)
     if rule.family not in {"read", "write", "edit", "list"} or rule.target is None:
         return
+    if tool in {"apply_patch", "read_many_files"}:
+        return  # about a patch, or about several files: the programs name none
     arguments = {rule.target: "src/own.py", "path": "src/own.py"}
     unnamed = (
         r"<tool_use_error>|File does not exist\. |ETIMEDOUT: connection timed out, \w+\Z|.* timed out after"
+        r"|Wrote file successfully\.|Edit applied successfully\."
     )
     for kind in fitting_kinds(harness, tool, rule.family):
         if kind in BEFORE:
