@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -524,26 +521,6 @@ def test_a_plan_at_an_undeclared_checkpoint_is_an_error(out: Path) -> None:
     with pytest.raises(ManifestError, match="kills at patch_applied, which task notes does not declare"):
         Bench(out, WORK, manifest).run()
     assert not out.exists()
-
-
-def test_a_stopped_supervisor_leaves_a_whole_ledger(out: Path) -> None:
-    """SIGTERM: what is at work is cut, the rest is not begun, and the same command goes on."""
-    work = script(append("second"), shell("sleep 60"), TEST)
-    bench = Bench(out, work, {"faults": {"plan": "off", "repeats": 3}})
-
-    def stop() -> None:
-        while not alive("sleep"):
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=stop).start()
-    finished = bench.run()
-    (line,) = bench.first
-    assert (line.ended, line.reason) == ("restart_cut", "the supervisor was stopped")
-    assert finished.missing == 2
-    assert not (out / "work" / f"{bench.run_id(repeat=1)}").exists()
-    bench.policy = script(append("second"))
-    assert len(bench.run().lines) == 3
 
 
 def dead(out: Path, *, end: dict[str, Any] | None = None, boot: str | None = None) -> Bench:
