@@ -91,7 +91,7 @@ class InProcess:
 
 
 def loads_time(body: bytes) -> int:
-    """How many ns one ``orjson.loads`` of ``body`` takes here and now, as cold as what it is compared with."""
+    """How many ns one ``orjson.loads`` of ``body`` takes here and now, as cold as what it stands beside."""
     began = time.perf_counter_ns()
     value = orjson.loads(body)
     taken = time.perf_counter_ns() - began
