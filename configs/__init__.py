@@ -107,7 +107,7 @@ def load_capability(harness: str, version: str) -> Capability | None:
     if not file.is_file():
         return None
     source = f"capability {name}"
-    found = parse_capability(read_yaml(file.read_text("utf-8"), source), source)
+    found = parse_capability(parsed(file.read_text("utf-8"), partial(read_yaml, source=source)), source)
     if found.name != name:
         raise ConfigError(f"{source}: it is of {found.name}")
     return found
