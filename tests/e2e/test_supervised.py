@@ -13,12 +13,36 @@ import pytest
 from harness.adapter import NpmRecipe
 from harness.adapters import adapter_named
 from harness.npm import install
-from harness.script import Misstep, Script
-from harness.turns import ToolCall, Turn, Usage
+from harness.script import Misstep, Policy, Script
+from harness.turns import Conversation, PastTurn, ToolCall, Turn, Usage
 from ledger.journal import CHECKPOINTS
 from tests.harness.supervised import Bench, alive, figures, script
 
 QUOTA = '{"type":"error","error":{"type":"insufficient_quota","message":"You exceeded your current quota"}}'
+
+
+@dataclass(frozen=True)
+class LooksAgain:
+    """A script whose edit, when the harness refuses it, is preceded by another look.
+
+    Claude Code stores results late: a kill may take a read that the model has seen, and the resumed session
+    then refuses to edit a file that it does not know as read.
+    """
+
+    script: Script
+    look: Turn
+    edit: Turn
+
+    def __call__(self, view: Conversation) -> Turn:
+        edits = [turn for turn in view.turns if _same_tools(turn, self.edit)]
+        if not edits or not all(result.is_error for result in edits[-1].results):
+            return self.script(view)
+        looked = _same_tools(next(turn for turn in reversed(view.turns) if turn.calls), self.look)
+        return self.edit if looked else self.look
+
+
+def _same_tools(past: PastTurn, turn: Turn) -> bool:
+    return [call.tool for call in past.calls] == [call.tool for call in turn.calls]
 
 
 @dataclass(frozen=True)
@@ -34,13 +58,11 @@ class Hand:
     def runs(self, command: str, usage: Usage | None = None) -> Turn:
         return Turn("Next.", (ToolCall(self.shell, {self.command: command}),), usage)
 
-    def work(self) -> Script:
+    def work(self) -> Policy:
         """Reads, replaces one word by another, and tests."""
-        return script(
-            Turn("I look.", (self.read("notes.txt"),)),
-            Turn("I edit.", (self.edit("notes.txt", "first", "second"),)),
-            self.runs("python -B test_notes.py"),
-        )
+        look = Turn("I look.", (self.read("notes.txt"),))
+        edit = Turn("I edit.", (self.edit("notes.txt", "first", "second"),))
+        return LooksAgain(script(look, edit, self.runs("python -B test_notes.py")), look, edit)
 
 
 def _claude_edit(path: str, old: str, new: str) -> ToolCall:
@@ -79,7 +101,7 @@ def hand(request: pytest.FixtureRequest) -> Hand:
     return HANDS[request.param]
 
 
-def bench_of(tmp_path: Path, hand: Hand, work: Script, **more: Any) -> Bench:
+def bench_of(tmp_path: Path, hand: Hand, work: Policy, **more: Any) -> Bench:
     missteps = more.pop("missteps", ())
     return Bench(tmp_path / "out", work, {"harness": hand.name, "timeout": 90} | more, missteps=missteps)
 
