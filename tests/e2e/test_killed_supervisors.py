@@ -26,8 +26,10 @@ KILLS = 50
 SEEDS = 14
 
 
-def started(out: Path, manifest: Path, command: str = "run") -> subprocess.Popen[bytes]:
-    words = ["run", "--manifest", str(manifest), "--jobs", "2", "--out"] if command == "run" else [command]
+def started(out: Path, manifest: Path, command: str = "run", *, jobs: int = 2) -> subprocess.Popen[bytes]:
+    words = (
+        ["run", "--manifest", str(manifest), "--jobs", str(jobs), "--out"] if command == "run" else [command]
+    )
     return subprocess.Popen(
         [sys.executable, "-m", "proxy", *words, str(out)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -109,10 +111,10 @@ def test_killed_fifty_times(tmp_path: Path) -> None:
     score = score_paths([out], threshold=1.0)
     assert (score.counts.runs, score.counts.unknown) == (5 * SEEDS, 0)
     assert score.counts.invalid == 0, score.invalid_runs
-    assert not _left_over(out)
+    assert not left_over(out)
 
 
-def _left_over(out: Path) -> list[str]:
+def left_over(out: Path) -> list[str]:
     """Processes that still have a home in the folder, a moment later."""
     for _ in range(100):
         found = [str(entry.parent) for entry in Path("/proc").glob("[0-9]*/environ") if _is_of(entry, out)]
