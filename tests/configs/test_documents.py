@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import configs
@@ -15,6 +16,7 @@ from scheduler.faults import KINDS, Rewrite
 from scheduler.fitting import fitting_kinds
 from scheduler.profile import Profile, parse_profile
 from scheduler.schedule import Draw
+from scoring.rates import METRICS, Tally, estimate_all
 
 BEFORE = {kind.name for kind in KINDS.values() if kind.timing == "before"}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -124,3 +126,28 @@ def test_the_before_kind_of_the_guide_works() -> None:
         assert apply_before(drawn, told, 7, "cat", {"file": "a"}) == Rewrite("a: no such device", True)
     finally:
         KINDS.pop("gone", None)
+
+
+def test_the_score_of_the_guide_works() -> None:
+    (code,) = examples("adding-a-number.md", "python")
+    try:
+        exec(compile(code, "the guide", "exec"), {})  # noqa: S102
+        none = dict.fromkeys(Tally._fields, np.zeros(2))
+        tally = Tally(
+            **none
+            | {"runs": np.array([4.0, 4]), "known": np.array([4.0, 4]), "quota_cut": np.array([1.0, 1])}
+        )
+        found = estimate_all(tally)["quota_rate"]
+        assert (found.value, found.numerator, found.denominator) == (0.25, 2, 8)
+        assert found.wilson is not None
+    finally:
+        METRICS.pop("quota_rate", None)
+
+
+@pytest.mark.parametrize("document", sorted(DOCS.glob("adding-*.md")), ids=lambda path: path.stem)
+def test_every_file_that_a_guide_names_is_there(document: Path) -> None:
+    """Whole paths as well as names of files of the rooms."""
+    places = [DOCS.parent, DOCS.parent / "proxy", *(DOCS.parent / "tests").rglob("*")]
+    for name in re.findall(r"`([\w/-]+\.(?:py|md|yaml))`", document.read_text("utf-8")):
+        if "repeated" not in name:
+            assert any((place / name).exists() for place in places), name
