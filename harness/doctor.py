@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from configs import ConfigError, dialect, dialects, load_capability, load_profile
+from configs import ConfigError, capability_names, dialect, dialects, load_capability, load_profile
 from harness.adapter import HarnessError
 from harness.adapters import adapter_named, adapter_names
 from proxy.service import check_reachable
@@ -46,10 +46,19 @@ def known_harnesses() -> list[KnownHarness]:
                 installed = adapter.find().version
             except HarnessError:
                 installed = None
-        tested = installed is not None and load_capability(name, installed) is not None
-        state = "tested on this version" if tested else "by its dialect, not yet tested"
-        found.append(KnownHarness(name, known.title, installed, pinned, state))
+        found.append(KnownHarness(name, known.title, installed, pinned, _shown_of(name, installed or pinned)))
     return found
+
+
+def _shown_of(harness: str, version: str | None) -> str:
+    """What was seen to work, of this version or, where it has no file, of others."""
+    capability = load_capability(harness, version) if version is not None else None
+    if capability is not None:
+        passed = sum(cell.result == "pass" for cell in capability.cells)
+        return f"{version}: {passed} of {len(capability.cells)} cells pass"
+    names = (name.rpartition("@") for name in capability_names())
+    others = ", ".join(other for name, _, other in names if name == harness)
+    return f"by its dialect, untested{f' (tested: {others})' if others else ''}"
 
 
 def examine(harness: str | None, profile: str, upstreams: tuple[str, ...], port: int) -> list[Finding]:

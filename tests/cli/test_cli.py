@@ -324,7 +324,14 @@ def test_lists_are_plain_lines_when_piped(tmp_path: Path) -> None:
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert ["moderate", "10%"] in [row[:2] for row in rows]
     assert any(row[0] == "truncated" and row[-1] == "after" for row in rows)
-    assert "claude-code\tClaude Code" in run("harnesses", home=tmp_path).stdout
+
+
+def test_harnesses_says_what_was_seen_to_work_also_of_one_that_is_not_installed(tmp_path: Path) -> None:
+    rows = [line.split("\t") for line in run("harnesses", home=tmp_path).stdout.splitlines()]
+    shown = {row[0]: row[1:] for row in rows}
+    assert shown["pi"][:3] == ["Pi", "no", "1.0.3"]
+    assert shown["pi"][3].startswith("1.0.3: ") and shown["pi"][3].endswith(" cells pass")
+    assert shown["generic"][3] == "by its dialect, untested"
 
 
 def test_a_wrong_word_is_exit_2(tmp_path: Path) -> None:
