@@ -330,7 +330,8 @@ def test_harnesses_says_what_was_seen_to_work_also_of_one_that_is_not_installed(
     rows = [line.split("\t") for line in run("harnesses", home=tmp_path).stdout.splitlines()]
     shown = {row[0]: row[1:] for row in rows}
     assert shown["pi"][:3] == ["Pi", "no", "1.0.3"]
-    assert shown["pi"][3].startswith("1.0.3: ") and shown["pi"][3].endswith(" cells pass")
+    assert shown["pi"][3].startswith("1.0.3: ")
+    assert shown["pi"][3].endswith(" cells pass")
     assert shown["generic"][3] == "by its dialect, untested"
 
 
