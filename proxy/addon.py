@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -127,22 +127,21 @@ class ChaosProxy:
             if "accept-encoding" in headers:
                 del request.headers["accept-encoding"]
 
-    async def request(self, flow: http.HTTPFlow) -> None:
+    def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         flight = self._flights.pop(flow.id, None)
         if flight is None or self.injector is None:
-            return
+            return None
         head = Head(flow.request.method, flight.path, flight.headers)
         body = flow.request.raw_content or b""
         exchange = self.injector.on_request(flight.run_id, head, body)
         self._exchanges[flow.id] = exchange
-        if exchange.wait_s:
-            await asyncio.sleep(exchange.wait_s)
         if exchange.refusal is not None:
             flow.response = _refuse(exchange.refusal)
         elif exchange.body is not body:
             flow.request.data.content = exchange.body
             if "content-length" in flight.headers:
                 flow.request.headers["content-length"] = str(len(exchange.body))
+        return asyncio.sleep(exchange.wait_s) if exchange.wait_s else None
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         exchange = self._exchanges.get(flow.id)

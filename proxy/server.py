@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mitmproxy import options
-from mitmproxy.addonmanager import AddonManager, safecall
-from mitmproxy.hooks import Hook
 from mitmproxy.proxy.layers.http import _http1
 
+from proxy import connections
 from proxy.addon import ChaosProxy
+from proxy.connections import Hooks
 from proxy.few_addons import Master, core, disable_h2c, next_layer, proxyserver, tlsconfig
 from proxy.injector import Injector
 from proxy.protocols.errors import error_document
@@ -45,32 +45,12 @@ def _error_response(status_code: int, message: str = "") -> bytes:
 
 # mitmproxy answers a failed upstream with an HTML page, which no harness can read.
 _http1.make_error_response = _error_response
+connections.install()
 
 
 def _config_directory() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "chaosproxy" / "mitmproxy"
-
-
-class _Dispatch:
-    """Calls a hook of the addons that have it.
-
-    mitmproxy asks every addon about every hook, and after each hook of a flow once more, for the sake of
-    views that show flows: a tenth of what a small request costs.
-    """
-
-    def __init__(self, addons: AddonManager) -> None:
-        self._addons = addons
-        self._having: dict[str, list[object]] = {}
-
-    async def __call__(self, event: Hook) -> None:
-        having = self._having.get(event.name)
-        if having is None:
-            having = [addon for addon in self._addons.chain if hasattr(addon, event.name)]
-            self._having[event.name] = having
-        for addon in having:
-            with safecall():
-                await self._addons.invoke_addon(addon, event)
 
 
 class ProxyServer:
@@ -118,7 +98,7 @@ class ProxyServer:
             disable_h2c.DisableH2C(),
             ChaosProxy(self._injector, self._upstreams, self._token),
         )
-        master.addons.handle_lifecycle = _Dispatch(master.addons)  # type: ignore[method-assign]
+        master.addons.handle_lifecycle = Hooks(master.addons)  # type: ignore[assignment, method-assign]
         opts.update(connection_strategy="lazy")
         task = asyncio.create_task(master.run())
         try:
