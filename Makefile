@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The harness programs that the tests drive.
-TESTED := claude-code pi codex
+TESTED := claude-code pi codex opencode gemini-cli qwen-code mini-swe-agent
 
 .PHONY: help setup demo test test-fast lint bench coverage-study harnesses clean
 
@@ -42,7 +42,7 @@ coverage-study: $(STAMP)  ## how often the intervals hold what they should, simu
 	$(BIN)/python -m bench.coverage_study
 
 harnesses: $(STAMP)  ## brings every harness program that there is an adapter for into the cache
-	$(BIN)/python -m harness.install $(TESTED) opencode gemini-cli qwen-code mini-swe-agent
+	$(BIN)/python -m harness.install $(TESTED)
 
 clean:  ## removes what make made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-out

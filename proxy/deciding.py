@@ -184,6 +184,7 @@ def decide(
             source,
             result.is_error,
             true_texts,
+            workspace=settings.workspace or conversation.row.workspace,
         )
         match outcome:
             case Skipped(reason):

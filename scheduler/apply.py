@@ -38,12 +38,15 @@ def apply_after(
     text: str | None,
     is_error: bool | None,
     earlier: Sequence[str],
+    *,
+    workspace: str | None = None,
 ) -> Rewrite | Skipped | Wait:
     """The outcome of the after-fault that ``draw`` fired, on one result.
 
     ``text`` is the tool's own output, without what the harness appended (``Dialect.split_appended``), or
     None when the result has no text (an image); ``is_error`` is the protocol's flag, None where it has none
-    or leaves it out. ``earlier`` holds the true texts of earlier results of the same call, latest first.
+    or leaves it out. ``earlier`` holds the true texts of earlier results of the same call, latest first;
+    ``workspace`` as in ``apply_before``.
 
     A draw that a limit of the profile holds back is skipped under the limit's name.
 
@@ -75,6 +78,7 @@ def apply_after(
             stream=PayloadStream(draw.key, seed),
             earlier=tuple(earlier),
             lines=settings.lines if settings else None,
+            workspace=workspace,
         )
     )
     return outcome if isinstance(outcome, Rewrite) else Skipped(outcome.reason)

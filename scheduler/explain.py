@@ -85,7 +85,9 @@ def explain(
         outcome = apply_before(drawn, dialect, seed, tool, arguments, workspace=places.workspace)
     elif kind is not None and kind.timing == "after" and result is not None:
         own, _appended = dialect.split_appended(result)
-        outcome = apply_after(drawn, profile, dialect, seed, tool, arguments, own, is_error, earlier)
+        outcome = apply_after(
+            drawn, profile, dialect, seed, tool, arguments, own, is_error, earlier, workspace=places.workspace
+        )
     if outcome is not None:
         if isinstance(outcome, Skipped):
             skipped = outcome.reason

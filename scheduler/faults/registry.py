@@ -41,7 +41,7 @@ class Scene:
     """All that an after-kind may look at when it makes a payload.
 
     ``shown`` is the result taken apart; ``earlier`` the true texts of earlier results of the same call,
-    latest first; ``lines`` the profile's setting for cut results.
+    latest first; ``lines`` the profile's setting for cut results; ``workspace`` as in ``Withheld``.
     """
 
     tool: str
@@ -53,6 +53,12 @@ class Scene:
     stream: PayloadStream
     earlier: tuple[str, ...] = ()
     lines: int | None = None
+    workspace: str | None = None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The call's own words, for the places of a wording."""
+        return words_of(self.tool, self.rule, self.arguments, self.workspace)
 
     @property
     def is_empty(self) -> bool:
@@ -72,7 +78,7 @@ class Scene:
         emptied = self.shown.emptied()
         if emptied is not None:
             return emptied
-        return fill(self.empty_wording, words_of(self.tool, self.rule, self.arguments))
+        return fill(self.empty_wording, self.words)
 
     @property
     def points_back(self) -> bool:

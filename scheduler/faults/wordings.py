@@ -14,7 +14,7 @@ _PLAIN = {
 
 def error_text(kind: str, scene: Scene) -> Rewrite:
     """One of the form's wordings of the after-kind ``kind``, picked by the payload stream."""
-    words = words_of(scene.tool, scene.rule, scene.arguments)
+    words = scene.words
     wordings = fitting_wordings(scene.form.errors.get(kind, ()), words) or [_PLAIN[kind]]
     wording = wordings[scene.stream.below(len(wordings))]
     return Rewrite(fill(wording, words, scene.stream, scene.form.frame), wording.error)

@@ -12,7 +12,13 @@ from typing import Any
 from configs import load_profile
 from harness.adapter import Adapter, Job, Program
 from harness.adapters import adapter_named
+from harness.codex import Codex
+from harness.gemini_cli import GeminiCli
 from harness.launch import Outcome
+from harness.mini_swe_agent import MiniSweAgent
+from harness.opencode import OpenCode
+from harness.pi import Pi
+from harness.qwen_code import QwenCode
 from harness.received import Received
 from harness.recipes import install
 from harness.script import Script
@@ -30,28 +36,66 @@ TIMEOUT_S = 90.0
 
 @dataclass(frozen=True)
 class Speech:
-    """How one harness names the tools that the tests use."""
+    """How one harness names the tools that the tests use.
+
+    ``root`` stands before every path that it reads, ``then`` behind every command; ``last`` is the command
+    that ends its work, where a text does not; ``also`` are arguments that every command has. A harness
+    without a tool that reads files has "" for it, and reads them by commands.
+    """
 
     name: str
     read: str
     shell: str
     path: str
     command: str = "command"
+    root: str = ""
+    then: str = ""
+    last: str | None = None
+    also: Mapping[str, Any] = field(default_factory=dict)
 
     def reads(self, path: str, call_id: str | None = None) -> ToolCall:
-        return ToolCall(self.read, {self.path: path}, call_id)
+        if not self.read:
+            return self.runs(f"cat {path}", call_id)
+        return ToolCall(self.read, {self.path: self.root + path}, call_id)
 
     def runs(self, command: str, call_id: str | None = None) -> ToolCall:
-        return ToolCall(self.shell, {self.command: command}, call_id)
+        return ToolCall(self.shell, {self.command: command + self.then, **self.also}, call_id)
 
     def tool(self, family: str) -> str:
-        return self.read if family == "read" else self.shell
+        return self.read if family == "read" and self.read else self.shell
 
 
 SPEECHES = {
     "claude-code": Speech("claude-code", "Read", "Bash", "file_path"),
     "pi": Speech("pi", "read", "bash", "path"),
 }
+_CODEX = Speech("codex", "", "exec_command", "", command="cmd")
+_OPENCODE = Speech("opencode", "read", "bash", "filePath", also={"description": "Run it"})
+_MINI = Speech("mini-swe-agent", "", "bash", "", last="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+# Qwen Code now and then loses what a command printed that ends at once, faults or not.
+_QWEN = Speech(
+    "qwen-code",
+    "read_file",
+    "run_shell_command",
+    "file_path",
+    root="{ws}/",
+    then="; sleep 0.3",
+    also={"is_background": False},
+)
+OTHERS: dict[str, tuple[Speech, Callable[[], Adapter]]] = {
+    "pi-chat": (SPEECHES["pi"], lambda: Pi("openai-completions")),
+    "pi-responses": (SPEECHES["pi"], lambda: Pi("openai-responses")),
+    "codex": (_CODEX, Codex),
+    "opencode": (_OPENCODE, OpenCode),
+    "opencode-anthropic": (_OPENCODE, lambda: OpenCode("anthropic")),
+    "opencode-responses": (_OPENCODE, lambda: OpenCode("openai-responses")),
+    "gemini-cli": (Speech("gemini-cli", "read_file", "run_shell_command", "file_path"), GeminiCli),
+    "qwen-code": (_QWEN, QwenCode),
+    "mini-swe-agent": (_MINI, MiniSweAgent),
+    "mini-swe-agent-anthropic": (_MINI, lambda: MiniSweAgent("anthropic")),
+    "mini-swe-agent-responses": (_MINI, lambda: MiniSweAgent("openai-responses")),
+}
+"""The other harnesses, and the other protocols of those that speak several, each with its tools' names."""
 
 
 @dataclass
@@ -112,9 +156,13 @@ class Stage:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self.speech = SPEECHES[name]
         self.folder = folder
-        self.adapter: Adapter = adapter_named(name)
+        self.speech: Speech
+        self.adapter: Adapter
+        if name in OTHERS:
+            self.speech, self.adapter = OTHERS[name][0], OTHERS[name][1]()
+        else:
+            self.speech, self.adapter = SPEECHES[name], adapter_named(name)
         recipe = self.adapter.recipe
         assert recipe is not None
         self.program: Program = install(recipe, lambda _line: None)
@@ -126,6 +174,12 @@ class Stage:
     def write(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
             (self.workspace / name).write_text(text, encoding="utf-8")
+
+    def script(self, turns: list[Turn]) -> Script:
+        """What the model says in a session of these turns, to its end."""
+        last = self.speech.last
+        ending = [] if last is None else [Turn("Done.", (self.speech.runs(last),), step=len(turns))]
+        return Script((*turns, *ending)).in_workspace(self.workspace)
 
     def start(self, base_url: str, prompt: str = "Do the task.", **job: Any) -> Outcome:
         """The harness, once, in the stage's workspace and home."""
@@ -147,7 +201,7 @@ class Stage:
         folder = self.folder / log
         chosen = load_profile(profile) if isinstance(profile, str) else profile
         with (
-            ThreadedScriptedModel(Script(tuple(turns))) as model,
+            ThreadedScriptedModel(self.script(turns)) as model,
             serving(folder, chosen, seed, model.url, options) as (server, _),
         ):
             outcome = self.start(base(f"http://127.0.0.1:{server.port}"), **job)

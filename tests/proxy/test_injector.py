@@ -52,6 +52,13 @@ def test_a_fault_is_in_every_request_from_the_first_on(agent: Agent, empties: St
     assert decision["payload_sha256"] == deliveries[0]["payload_sha256"]
 
 
+def test_an_error_names_the_file_from_the_root(tmp_path: Path) -> None:
+    """As the harness does, which says where it works: an after-kind knows that as a before-kind does."""
+    agent = Stage(tmp_path, only("post_effect_error")).claude()
+    agent.turn("t1", "Read", {"file_path": "src/a.txt"}, FILE)
+    assert "'/ws/src/a.txt'" in agent.ask()["t1"]
+
+
 def test_no_fault_no_change(tmp_path: Path) -> None:
     stage = Stage(tmp_path, profile(name="off"))
     agent = stage.claude()

@@ -35,12 +35,22 @@ def outcome(
     earlier: Sequence[str] = (),
     limited: Limit | None = None,
     using: Profile | None = None,
+    workspace: str | None = None,
     n: int = 0,
 ) -> Rewrite | Skipped | Wait:
     key = ("content", "default", "main", tool, "digest", str(n))
     drawn = Draw(key, 0.0, 1.0, True, kind, "transient", limited=limited)
     return apply_after(
-        drawn, using or profile(), configs.dialect(dialect), 7, tool, arguments or {}, text, is_error, earlier
+        drawn,
+        using or profile(),
+        configs.dialect(dialect),
+        7,
+        tool,
+        arguments or {},
+        text,
+        is_error,
+        earlier,
+        workspace=workspace,
     )
 
 
@@ -377,6 +387,25 @@ def test_a_wording_whose_places_this_call_cannot_fill_is_not_used() -> None:
     for n in range(30):
         text = rewritten("post_effect_error", "pi", "grep", "x", arguments={"pattern": "{x}"}, n=n).text
         assert "{" not in text
+
+
+@pytest.mark.parametrize("name", sorted(configs.dialects()))
+def test_a_path_is_told_the_way_that_the_wording_says(name: str) -> None:
+    """Absolute where the harness makes it so, whichever kind's text it is."""
+    dialect = configs.dialect(name)
+    for tool, rule in dialect.tools.items():
+        if rule.target is None or rule.family == "shell":
+            continue
+        for kind in ("post_effect_error", "empty"):
+            wordings = dialect.form(tool, rule.family).errors.get(kind, ())
+            told = any("{absolute:target}" in wording.text for wording in wordings)
+            texts = {
+                rewritten(
+                    kind, name, tool, "1\tx", arguments={rule.target: "src/a.py"}, workspace="/ws", n=n
+                ).text
+                for n in range(20)
+            }
+            assert any("/ws/src/a.py" in text for text in texts) or not told, (tool, texts)
 
 
 @pytest.mark.parametrize("name", sorted(configs.dialects()))
