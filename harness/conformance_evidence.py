@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 import msgspec
 import msgspec.structs
@@ -228,24 +229,45 @@ def _leaks(placed: Placed, session: Session, shown: Sighting | None, true: Sight
     """Lines of the true result that reach the endpoint, whatever stands around them.
 
     A line with the cell's word may be in no body until the same call is made again, unless it was in one
-    before the call was answered (its own arguments). Of any other line no more may come with the result.
+    before the call was answered. Of any other line no more may come with the result. What the model wrote
+    itself in the call is no secret: it may stand there, and nowhere else.
     """
     first = session.with_call(placed.target)
     if not first or shown is None or true is None:
         return
     again = session.with_call(placed.retry) if placed.retry is not None else None
     before, bodies = session.texts[first - 1], session.texts[first:again]
+    arguments = call_at(session.main[first], placed.target).arguments
     # Some tools answer in JSON, in which a line's end is spelled.
     for line in dict.fromkeys(line.strip() for line in re.split(r"\n|\\n", true.own)):
         if len(line) < _LEAST_CHARS or line in shown.own:
             continue
         spelled = _spelling(line)
+        written = _times_written(spelled, arguments, bodies[0])
         if placed.cell.word in line and spelled not in before:
-            leaked = any(spelled in body for body in bodies)
+            leaked = any(body.count(spelled) > written for body in bodies)
         else:
-            leaked = bodies[0].count(spelled) > before.count(spelled)
+            leaked = bodies[0].count(spelled) > before.count(spelled) + written
         if leaked:
             yield line
+
+
+def _times_written(spelled: str, arguments: Mapping[str, Any], body: str) -> int:
+    """How often a line stands in the texts of a call's arguments, as ``body`` spells them."""
+    # Some protocols have the arguments as a text of their own, so that they are spelled twice.
+    once = [_spelling(text) for text in _texts_in(arguments)]
+    return sum((_spelling(text) if _spelling(text) in body else text).count(spelled) for text in once)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
 
 
 def _spelling(text: str) -> str:

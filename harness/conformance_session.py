@@ -221,6 +221,8 @@ class Stage:
         log = self.logs / name / "decisions.jsonl"
         witness = _Witness(plan, self.site.home)
         with ThreadedScriptedModel(witness) as model:
+            # What an older run called a gap is asked again.
+            options = replace(options, schedule_gaps=True)
             settings = ServiceSettings(SEED, profile, parse_upstreams([model.url]), log, options=options)
             injector = open_service(settings, lambda _line: None)
             server = ProxyServer(self.wrap(injector), settings.upstreams, "127.0.0.1", 0)

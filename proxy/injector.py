@@ -62,7 +62,7 @@ class Injector:
         self._options = options
         self._tell = tell
         self._observer = observer or Unobserved()
-        self._recorder = Recorder(log, memory, pid=pid, tell=tell)
+        self._recorder = Recorder(log, memory, pid=pid, tell=tell, schedule_gaps=options.schedule_gaps)
         self._conversations = conversations or Conversations(memory)
         self._responses = Responses(log, memory, self._conversations, self._recorder, self._observer, options)
         self._locator = Locator(memory, self._conversations)

@@ -11,11 +11,14 @@ class InjectorOptions:
     """How the injector behaves when something is wrong, and what it writes down.
 
     ``crash_at`` makes it crash on purpose, to show that a crash cannot look like a clean run.
+    ``schedule_gaps`` draws what the harness version's capability file calls a gap as well: how a gap is tried
+    again.
     """
 
     on_error: Literal["forward", "block"] = "forward"
     log_payloads: bool = False
     crash_at: Literal["request", "response"] | None = None
+    schedule_gaps: bool = False
 
 
 class CrashedOnPurpose(RuntimeError):

@@ -23,7 +23,16 @@ from scheduler.fitting import gaps_of
 class Recorder:
     """Writes the log and tells the user. ``unwritable`` is why nothing can be written any more, or None."""
 
-    def __init__(self, log: DecisionLog, memory: Memory, *, pid: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: DecisionLog,
+        memory: Memory,
+        *,
+        pid: int,
+        tell: Callable[[str], None],
+        schedule_gaps: bool = False,
+    ) -> None:
+        self._schedule_gaps = schedule_gaps
         self._log = log
         self._memory = memory
         self._pid = pid
@@ -42,7 +51,7 @@ class Recorder:
         gaps = gaps_of(
             known or self._dialects["generic"],
             run.settings.profile,
-            capability.gaps() if capability is not None else {},
+            capability.gaps() if capability is not None and not self._schedule_gaps else {},
         )
         settings = run.settings = replace(run.settings, gaps=gaps)
         self._log.write(

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,9 +43,9 @@ class Silent:
         pass
 
 
-def _picked(probes: ProbeSet) -> tuple[Cell, ...]:
+def _picked(probes: ProbeSet, picked: Collection[tuple[str, str]]) -> tuple[Cell, ...]:
     cells = cells_of(probes, dialect("reference"))
-    return tuple(cell for cell in cells if (cell.title, cell.kind) in _PICKED)
+    return tuple(cell for cell in cells if (cell.title, cell.kind) in picked)
 
 
 def _play(
@@ -54,13 +55,13 @@ def _play(
     cells_per_start: int = 24,
     safety: bool = False,
     repeat: int = 1,
+    picked: Collection[tuple[str, str]] = _PICKED,
 ) -> tuple[Findings, Silent]:
     adapter = adapter_named("reference")
     probes = load_probes("reference").model_copy(update={"cells_per_start": cells_per_start})
     progress = Silent()
-    suite = Suite(
-        adapter, adapter.find(), probes, _picked(probes), repeat, timeout_s=60, safety=safety, wrap=wrap
-    )
+    cells = _picked(probes, picked)
+    suite = Suite(adapter, adapter.find(), probes, cells, repeat, timeout_s=60, safety=safety, wrap=wrap)
     return run_suite(suite, folder, progress), progress
 
 
@@ -215,6 +216,87 @@ def test_the_true_result_is_found_wherever_it_stands(tmp_path: Path) -> None:
         assert "not the payload" not in wrong[cell]
     for cell in ("write permission_denied", "read not_found", "shell phantom_success"):
         assert "given away by 'no such tool'" in wrong[cell]
+
+
+_EDITS = {("write", "post_effect_error"), ("edit", "post_effect_error"), ("edit", "permission_denied")}
+
+
+class _Echoes(_Wrapped):
+    """A harness whose results of a write or an edit repeat what the model wrote."""
+
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        return self.real.on_request(run_id, head, self.echoed(body))
+
+    @staticmethod
+    def echoed(body: bytes) -> bytes:
+        request = json.loads(body)
+        written = {}
+        for block in _blocks(request):
+            if block["type"] == "tool_use":
+                said = block["input"].get("content") or block["input"].get("new")
+                written[block["id"]] = said
+            elif block["type"] == "tool_result" and written[block["tool_use_id"]] and "is_error" not in block:
+                block["content"] += f"\nNow it reads:\n{written[block['tool_use_id']]}"
+        return json.dumps(request).encode()
+
+
+class _EchoesAndTells(_Echoes):
+    """The same, and a proxy that repeats the true result beside the payload."""
+
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        exchange = super().on_request(run_id, head, body)
+        request = json.loads(exchange.body)
+        true = json.loads(self.echoed(body))["messages"][-1]["content"]
+        if exchange.carried and request["messages"][-1]["content"] != true:
+            told = {"type": "text", "text": f"(was: {true[-1]['content']})"}
+            request["messages"][-1]["content"].append(told)
+            exchange.body = json.dumps(request).encode()
+        return exchange
+
+
+def _blocks(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for message in request["messages"]:
+        if isinstance(message["content"], list):
+            yield from message["content"]
+
+
+def test_what_the_model_wrote_itself_is_no_leak(tmp_path: Path) -> None:
+    findings, _ = _play(tmp_path, _Echoes, picked=_EDITS)
+    assert _wrong(findings) == dict.fromkeys(_wrong(findings), "")
+    assert len(findings.results) == len(_EDITS)
+    for result in findings.results:
+        true = result.evidence[0].true
+        assert true is not None
+        assert "Now it reads:" in true.own, "the harness of this test repeats what was written"
+
+
+def test_what_the_model_wrote_itself_is_a_leak_anywhere_but_in_the_call(tmp_path: Path) -> None:
+    wrong = _wrong(_play(tmp_path, _EchoesAndTells, picked=_EDITS, cells_per_start=1)[0])
+    assert "the true result stands in a request: 'first of" in wrong["write post_effect_error"]
+    assert "_limit = 999'" in wrong["edit post_effect_error"]
+
+
+def test_a_gap_of_an_older_run_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probes = load_probes("reference")
+    cells = tuple(
+        {"tool": cell.tool, "family": cell.family, "kind": cell.kind, "result": "gap", "reason": "it failed"}
+        for cell in _picked(probes, _PICKED)
+    )
+    tools = ("read", "write", "edit", "shell")
+    older = parse_capability(
+        {
+            "harness": "reference",
+            "version": "1.0.0",
+            "date": "2026-01-02",
+            "tools": tools,
+            "tools_sha256": "a" * 64,
+            "cells": cells,
+        },
+        "an older run",
+    )
+    monkeypatch.setattr("proxy.recording.load_capability", lambda _harness, _version: older)
+    findings, _ = _play(tmp_path)
+    assert _wrong(findings) == dict.fromkeys(_wrong(findings), "")
 
 
 def test_work_that_is_done_twice_is_seen(tmp_path: Path) -> None:
