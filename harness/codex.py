@@ -14,7 +14,7 @@ from harness.launch import Launch
 DEFAULT_MODEL = "gpt-5.5"
 Transport = Literal["http", "websocket"]
 
-_PROVIDER = "chaosproxy"
+_PROVIDER = "endpoint"
 _KEY = "CHAOSPROXY_KEY"
 _RECIPE = NpmRecipe(
     name="codex",

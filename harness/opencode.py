@@ -12,7 +12,7 @@ from harness.launch import Launch
 DEFAULT_MODEL = "scripted-model"
 Api = Literal["openai-chat", "openai-responses", "anthropic"]
 
-_PROVIDER = "chaosproxy"
+_PROVIDER = "endpoint"
 _SDK: dict[Api, str] = {
     "openai-chat": "@ai-sdk/openai-compatible",
     "openai-responses": "@ai-sdk/openai",

@@ -12,7 +12,7 @@ from harness.launch import Launch
 DEFAULT_MODEL = "scripted-model"
 Api = Literal["anthropic-messages", "openai-completions", "openai-responses"]
 
-_PROVIDER = "chaosproxy"
+_PROVIDER = "endpoint"
 _SCOPE = "@earendil-works"
 _RECIPE = NpmRecipe(
     name="pi",
