@@ -49,7 +49,7 @@ def run_smoke(out: Path | None, harness: str, progress: Progress) -> int:
     score = score_paths([folder / profile for profile in PROFILES])
     write_report(score, folder / "report.html", label=LABEL)
     progress.say(f"\n{score_text(score)}")
-    progress.say(f"a smoke run: the pieces work together, which is all that it shows\n{folder / 'report.html'}")
+    progress.say(f"a smoke run: that the pieces work together is all it shows\n{folder / 'report.html'}")
     return _exit_code(score, score_paths([folder / "off"]))
 
 
