@@ -71,7 +71,7 @@ class CallRow:
 
     ``payload`` stands in the result's place on every resend; ``original`` is what it replaced. ``mark`` is a
     digest by which the result is known again when the harness retells it. ``wire_name`` is the name under
-    which a call went on that was kept from running.
+    which a call went on that was kept from running: its own when its arguments were swapped.
     """
 
     position: int
@@ -95,6 +95,11 @@ class CallRow:
     delivered: bool = False
     mark: bytes | None = None
     wire_name: str | None = None
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether it was kept from running by harmless arguments in the place of its own."""
+        return self.wire_name == self.tool
 
 
 _COLUMNS = (

@@ -7,25 +7,10 @@ end of the response it goes on as it came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from proxy.protocols.text import json_string
-from proxy.protocols.wire import Frame
-
-
-def renamed(frame: Frame, names: Mapping[str, str]) -> bytes:
-    """The bytes of a frame with the tools of these calls (by ``ref``) named otherwise."""
-    out: list[bytes] = []
-    at = 0
-    for place in sorted(frame.names, key=lambda place: place.at):
-        name = names.get(place.ref)
-        if name is not None:
-            out += (frame.raw[at : place.at.start], json_string(name))
-            at = place.at.end
-    if not out:
-        return frame.raw
-    out.append(frame.raw[at:])
-    return b"".join(out)
+from proxy.protocols.text import json_string, text_of
+from proxy.protocols.wire import ArgumentsAt, Edit, Frame, splice
 
 
 class Holder:
@@ -36,25 +21,71 @@ class Holder:
         self._may_hold = may_hold
         self._held: list[Frame] = []
         self._names: dict[str, str] = {}
+        self._arguments: dict[str, str] = {}
+        self._told: set[str] = set()
 
     def rename(self, ref: str, wire_name: str) -> None:
         """From now on the call ``ref`` is named ``wire_name``, in what is held and in all that follows."""
         self._names[ref] = wire_name
 
+    def swap(self, ref: str, arguments: str) -> None:
+        """From now on the call ``ref`` has ``arguments``, in what is held and in all that follows."""
+        self._arguments[ref] = arguments
+
     def can_rename(self, ref: str, frames: Sequence[Frame]) -> bool:
         """Whether the call ``ref`` has not gone on yet: its first frame is held, or among ``frames``."""
         return any(place.ref == ref for frame in (*self._held, *frames) for place in frame.names)
 
+    def can_swap(self, ref: str, frames: Sequence[Frame], arguments: bytes) -> bool:
+        """Whether all that says the ``arguments`` of the call ``ref`` is held, or among ``frames``."""
+        if not self.can_rename(ref, frames):
+            return False
+        here = [
+            (frame, place)
+            for frame in (*self._held, *frames)
+            for place in frame.arguments
+            if place.ref == ref
+        ]
+        pieces = [_text(frame, place) for frame, place in here if place.how == "piece"]
+        return bool(here) and (not pieces or "".join(pieces).encode("utf-8", "surrogatepass") == arguments)
+
     def take(self, frame: Frame) -> bytes:
         """What goes on now that ``frame`` is here and its calls are decided."""
         if frame.passes and self._held:
-            return renamed(frame, self._names)
+            return self._changed(frame)
         if self._held or any(self._may_hold(tool) for tool in frame.open_tools):
             self._held.append(frame)
             return b"" if frame.open_tools else self.release()
-        return renamed(frame, self._names)
+        return self._changed(frame)
 
     def release(self) -> bytes:
         """Everything that is held, in order."""
         held, self._held = self._held, []
-        return b"".join(renamed(frame, self._names) for frame in held)
+        return b"".join(map(self._changed, held))
+
+    def _changed(self, frame: Frame) -> bytes:
+        """The bytes of a frame, its calls named and given arguments as they are to go on."""
+        edits = [
+            Edit(*place.at, json_string(self._names[place.ref]))
+            for place in frame.names
+            if place.ref in self._names
+        ]
+        for said in frame.arguments:
+            if said.ref in self._arguments:
+                edits.append(Edit(*said.at, self._new_arguments(said)))
+        return splice(frame.raw, edits)
+
+    def _new_arguments(self, said: ArgumentsAt) -> bytes:
+        """What stands in the place ``said``: of pieces, the first has everything."""
+        arguments = self._arguments[said.ref]
+        if said.how == "value":
+            return arguments.encode()
+        if said.how == "piece":
+            if said.ref in self._told:
+                return json_string("")
+            self._told.add(said.ref)
+        return json_string(arguments)
+
+
+def _text(frame: Frame, place: ArgumentsAt) -> str:
+    return text_of(frame.raw[place.at.start : place.at.end])

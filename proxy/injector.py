@@ -200,6 +200,8 @@ class Injector:
                 conversation.tip = conversation.chain[-1]
         for doubt in texts.doubts:
             self._recorder.error(run, "flattened", doubt)
+        for doubt in found.doubts:
+            self._recorder.error(run, "withheld", doubt)
         turn = AgentRequest(conversation, request, wire, dialect, exchange.generates, found.answered)
         self._log.write(self._observer.on_agent_request(run, turn))
 

@@ -1,5 +1,6 @@
 """One response on its way through: every call that the model asks for is drawn and remembered before the
-harness can run it, and one that is not to run goes on under a name that no tool has.
+harness can run it, and one that is not to run goes on under a name that no tool has, or with arguments that
+do nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from proxy.protocols.wire import CallDone, Finished, Frame, UsageSeen, WireError
 from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, missing_usage
 from proxy.recording import Recorder
 from proxy.runs import Conversations
-from proxy.withholding import is_to_withhold, may_withhold, withhold
+from proxy.withholding import harmless_text, is_to_withhold, may_withhold, withhold
 from scheduler.apply import lacks_target
 from scheduler.wire_names import wire_name
 
@@ -176,7 +177,7 @@ class Responses:
 
     def _remember(self, exchange: Exchange, frame: Frame, calls: list[CallDone]) -> None:
         """Draws the calls of a response and remembers them before the harness can run them. One that is not
-        to run is decided here, and goes on under a name that no tool has."""
+        to run is decided here, and goes on under a name that no tool has or with harmless arguments."""
         if exchange.conversation is None or exchange.dialect is None:
             raise WireError("the model asked for a tool in answer to a request that offered none")
         run, dialect = exchange.run, exchange.dialect
@@ -184,7 +185,7 @@ class Responses:
         counts = self._counts(conversation, exchange)
         rows: list[CallRow] = []
         decisions: list[AnyRecord] = []
-        renamed: list[tuple[str, str]] = []
+        withheld: list[tuple[str, CallRow]] = []
         for call in calls:
             began = time.perf_counter_ns()
             new = NewCall(call.call_id, call.tool, call.arguments)
@@ -195,7 +196,7 @@ class Responses:
             )
             if self._can_withhold(exchange, frame, call, row):
                 decisions.append(self._withhold(exchange, conversation, call, row, began))
-                renamed.append((call.ref, row.wire_name or call.tool))
+                withheld.append((call.ref, row))
             conversation.remember(row)
             exchange.asked.append(row)
             rows.append(row)
@@ -206,22 +207,20 @@ class Responses:
             row.arguments = b""
             run.replaced = run.replaced or row.payload is not None
         self._log.write(self._observer.on_calls(run, conversation, dialect, rows))
-        # Only now, when everything is written down, does it go on under another name.
-        for ref, wire in renamed:
-            if exchange.holder is not None:
-                exchange.holder.rename(ref, wire)
+        # Only now, when everything is written down, does it go on as another.
+        for ref, row in withheld:
+            _disguise(exchange, ref, row)
 
     def _can_withhold(self, exchange: Exchange, frame: Frame, call: CallDone, row: CallRow) -> bool:
         """Whether the call is not to run, would run at all, and has not gone on yet."""
-        return (
-            exchange.holder is not None
-            and exchange.dialect is not None
-            and is_to_withhold(decode_draw(row.draw))
-            and exchange.holder.can_rename(call.ref, [frame])
-            and not lacks_target(
-                exchange.dialect, call.tool, exchange.dialect.arguments(call.tool, call.arguments)
-            )
-        )
+        holder, dialect = exchange.holder, exchange.dialect
+        if holder is None or dialect is None or not is_to_withhold(decode_draw(row.draw)):
+            return False
+        if lacks_target(dialect, call.tool, dialect.arguments(call.tool, call.arguments)):
+            return False
+        if harmless_text(dialect, call.tool) is not None:
+            return holder.can_swap(call.ref, [frame], call.arguments)
+        return holder.can_rename(call.ref, [frame])
 
     def _withhold(
         self, exchange: Exchange, conversation: Conversation, call: CallDone, row: CallRow, began: int
@@ -230,13 +229,17 @@ class Responses:
         assert wire is not None
         assert dialect is not None
         kind = decode_draw(row.draw).kind or ""
+        if harmless_text(dialect, call.tool) is not None:
+            name = call.tool
+        else:
+            name = wire_name(call.tool, kind, self._offered(wire, exchange.tools))
         record = withhold(
             exchange.run.settings,
             dialect,
             conversation,
             row,
             call.arguments,
-            wire_name(call.tool, kind, self._offered(wire, exchange.tools)),
+            name,
             log_texts=self._options.log_payloads,
         )
         return replace(record, latency_us=round((time.perf_counter_ns() - began) / 1e3, 1))
@@ -274,6 +277,17 @@ class Responses:
         exchange.broken = True
         exchange.reader = None
         self._recorder.error(exchange.run, where, reason)
+
+
+def _disguise(exchange: Exchange, ref: str, row: CallRow) -> None:
+    """Lets a call that is not to run go on as one that does nothing."""
+    if exchange.holder is None or exchange.dialect is None:
+        return
+    harmless = harmless_text(exchange.dialect, row.tool) if row.is_swapped else None
+    if harmless is not None:
+        exchange.holder.swap(ref, harmless)
+    elif row.wire_name is not None:
+        exchange.holder.rename(ref, row.wire_name)
 
 
 def _nth(conversation: Conversation, exchange: Exchange, call_id: str, digest: str) -> int:

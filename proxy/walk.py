@@ -27,7 +27,14 @@ from proxy.protocols.wire import (
 )
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
-from proxy.withholding import as_named, by_wire_name, withhold
+from proxy.withholding import (
+    as_named,
+    by_harmless_arguments,
+    by_wire_name,
+    is_harmless,
+    may_withhold,
+    withhold,
+)
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
 from scheduler.wire_names import split_wire_name
@@ -35,12 +42,14 @@ from scheduler.wire_names import split_wire_name
 
 @dataclass(slots=True)
 class Findings:
-    """What a walk came to: records for the log, rows for the memory, and how long to hold the request."""
+    """What a walk came to: records for the log, rows for the memory, what is not known any more, and how long
+    to hold the request."""
 
     decisions: list[Decision] = field(default_factory=list)
     added: list[CallRow] = field(default_factory=list)
     changed: list[CallRow] = field(default_factory=list)
     answered: list[Answered] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     wait_s: float = 0.0
 
 
@@ -113,6 +122,7 @@ class Walk:
                 continue
             row = self._only_one_of_its_id(seen) or self._of_its_arguments(seen)
             if row is None:
+                self._doubt(seen)
                 counts = counts or self._counts_before(before)
                 row = self._draw(seen, counts, index)
             elif counts is not None and not row.answered:
@@ -127,19 +137,46 @@ class Walk:
         lost = seen.tool in self._dialect.unknown_tool_names
         named = split_wire_name(seen.tool)
         if not lost and named is None:
-            return None
+            return self._swapped(index, seen)
         row = by_wire_name(self._conversation, seen, self._dialect.unknown_tool_names)
         if row is None:
             if named is None:
                 return None
             row = self._as_named(index, seen, before, *named)
-        arguments = self._arguments_of(row) if lost else None
+        self._give_back(seen, row, self._arguments_of(row) if lost else None)
+        return row
+
+    def _swapped(self, index: int, seen: SeenCall) -> CallRow | None:
+        """The call that went on with harmless arguments, which gets its own back."""
+        if self._dialect.withhold != "swap":
+            return None
+        row = by_harmless_arguments(self._conversation, seen, index, lambda: self._is_harmless(seen))
+        if row is not None:
+            self._give_back(seen, row, self._arguments_of(row))
+        return row
+
+    def _is_harmless(self, seen: SeenCall) -> bool:
+        arguments = self._wire.call_arguments(self._request, seen)
+        return is_harmless(self._dialect, seen.tool, arguments)
+
+    def _doubt(self, seen: SeenCall) -> None:
+        """A call that has harmless arguments and that nothing remembers was withheld, it seems."""
+        profile, gaps = self._settings.profile, self._settings.gaps
+        if self._dialect.withhold != "swap" or not may_withhold(profile, gaps, self._dialect, seen.tool):
+            return
+        if self._is_harmless(seen):
+            self._found.doubts.append(
+                f"a call of {seen.tool} has the arguments of one that was kept from running, and nothing is"
+                " remembered of it: what the model asked for and what it was told is lost"
+            )
+
+    def _give_back(self, seen: SeenCall, row: CallRow, arguments: bytes | None) -> None:
+        """Gives a withheld call its own name, and its ``arguments`` where the harness has not got them."""
         base = self._request.base
         self._edits += (
             Edit(edit.start - base, edit.end - base, edit.new)
             for edit in self._wire.edit_call(self._request, seen, row.tool, arguments)
         )
-        return row
 
     def _as_named(
         self, index: int, seen: SeenCall, before: Sequence[CallRow], tool: str, kind: str
@@ -166,9 +203,7 @@ class Walk:
         """The relayed call with this id, when there is but one and it is not in the present history yet: it
         is the one whatever its arguments look like now, so they need not be read."""
         rows = self._conversation.by_id.get(seen.call_id, ()) if seen.call_id else ()
-        if len(rows) != 1 or rows[0].tool != seen.tool or self._is_present(rows[0]):
-            return None
-        return rows[0]
+        return rows[0] if len(rows) == 1 and self._could_be(rows[0], seen) else None
 
     def _of_its_arguments(self, seen: SeenCall) -> CallRow | None:
         """The call with this id and these arguments that has as many of its like before it; else one with
@@ -180,7 +215,7 @@ class Walk:
         if row is not None:
             return row
         for row in conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
-            if row.tool == seen.tool and not self._is_present(row):
+            if self._could_be(row, seen):
                 return row
         return self._without_id(seen, digest) if seen.call_id not in conversation.by_id else None
 
@@ -188,9 +223,13 @@ class Walk:
         """A call that the model made without an id, where the harness made one up: the first of its tool with
         these arguments that is not in the present history, else the first of its tool."""
         rows = self._conversation.by_id.get("", ())
-        open_rows = [row for row in rows if row.tool == seen.tool and not self._is_present(row)]
+        open_rows = [row for row in rows if self._could_be(row, seen)]
         alike = [row for row in open_rows if row.call_digest == digest]
         return next(iter(alike or open_rows), None)
+
+    def _could_be(self, row: CallRow, seen: SeenCall) -> bool:
+        """Whether a call with arguments of its own may be this one: such as were swapped are not."""
+        return row.tool == seen.tool and not row.is_swapped and not self._is_present(row)
 
     def _is_present(self, row: CallRow) -> bool:
         return row in self._conversation.present
@@ -266,7 +305,7 @@ class Walk:
         )
 
     def _never_ran(self, row: CallRow, result: SeenResult, parts: Sequence[Part], text: str | None) -> None:
-        """The harness answered that it has no such tool; the model is told what was decided."""
+        """The harness has no such tool, or did nothing; the model is told what was decided."""
         row.original, row.skipped = text or "", None
         if row not in self._found.added:
             self._found.changed.append(row)

@@ -1,7 +1,13 @@
-"""Before-faults: which calls can be kept from running, and what the model is told of one that was."""
+"""Before-faults: which calls can be kept from running, and what the model is told of one that was.
+
+A call goes on under a name that no tool has, or, where the harness cannot live with that, under its own name
+with harmless arguments (``Dialect.withhold``). Either way it is known again when the harness sends it back.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 
 from ledger.memory import CallRow
@@ -16,6 +22,12 @@ from scheduler.faults import KINDS
 from scheduler.fitting import Gaps, fitting_by
 from scheduler.profile import Profile
 from scheduler.schedule import Draw
+
+
+def harmless_text(dialect: Dialect, tool: str) -> str | None:
+    """The arguments, as JSON text, that a withheld call of ``tool`` goes on with; None: it is renamed."""
+    harmless = dialect.rule(tool).harmless if dialect.withhold == "swap" else None
+    return None if harmless is None else json.dumps(dict(harmless), ensure_ascii=False)
 
 
 def may_withhold(profile: Profile, gaps: Gaps, dialect: Dialect, tool: str) -> bool:
@@ -90,3 +102,37 @@ def by_wire_name(conversation: Conversation, seen: SeenCall, lost_names: frozens
         if row.wire_name == seen.tool and row not in present:
             return row
     return None
+
+
+def is_harmless(dialect: Dialect, tool: str, arguments: bytes) -> bool:
+    """Whether these are the arguments that a withheld call of ``tool`` goes on with."""
+    rule = dialect.rule(tool)
+    if rule.harmless is None:
+        return False
+    given, harmless = (
+        {k: v for k, v in said.items() if k not in rule.volatile and (k, v) not in rule.defaults.items()}
+        for said in (dialect.arguments(tool, arguments), rule.harmless)
+    )
+    return given == harmless
+
+
+def by_harmless_arguments(
+    conversation: Conversation, seen: SeenCall, depth: int, is_alike: Callable[[], bool]
+) -> CallRow | None:
+    """The call that went on with harmless arguments in the place of its own and that ``seen``, in item
+    ``depth`` of the history, is. ``is_alike`` says whether ``seen`` has such arguments; it is asked only when
+    the id alone does not tell.
+    """
+    same_id = conversation.by_id.get(seen.call_id, []) if seen.call_id else []
+    rows = same_id or [row for row in conversation.rows if not seen.call_id or not row.call_id]
+    found = [row for row in rows if _could_be(row, conversation, seen)]
+    if not found or (len(same_id) != 1 and not is_alike()):
+        return None
+    if not same_id:
+        return found[0]
+    # Ids that are used again: the one that was asked for there, which is the latest when it was asked twice.
+    return min(found, key=lambda row: (abs(depth - row.depth), row.answered, -row.position))
+
+
+def _could_be(row: CallRow, conversation: Conversation, seen: SeenCall) -> bool:
+    return row.is_swapped and row.tool == seen.tool and row not in conversation.present

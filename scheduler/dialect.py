@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import orjson
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from scheduler.call import FAMILIES, Family
 from scheduler.commands import LIST_COMMANDS, SEARCH_COMMANDS, command_text
@@ -73,6 +73,7 @@ class ToolRule(Checked):
 
     ``form`` names the shapes of its results when they are not its family's. ``raw`` is for a tool that takes
     a text in place of JSON: what the pattern's named groups first find in it are the call's arguments.
+    ``harmless``: arguments with which a call of it does nothing at all; see ``Dialect.withhold``.
     """
 
     family: Family
@@ -82,6 +83,7 @@ class ToolRule(Checked):
     defaults: dict[str, Any] = Field(default_factory=dict)
     form: str | None = None
     timeout: Timeout = Timeout()
+    harmless: dict[str, Any] | None = Field(default=None, min_length=1)
 
     @field_validator("raw")
     @classmethod
@@ -180,7 +182,10 @@ class Dialect(Checked):
     ``export``: the lines that point the harness at a proxy, with ``{base_url}``. ``superseded``: patterns of
     the texts that the harness itself puts over a result that it cleared or never had. ``unknown_tool_names``:
     what the harness calls, in the history that it sends back, a tool that it does not have, where it does not
-    keep the name that the model used.
+    keep the name that the model used. ``withhold``: how a call is kept from running. ``rename``: it goes on
+    under a name that no tool has; ``swap``, for a harness that cannot live with an unknown tool: under its
+    own name, with the ``harmless`` arguments of its tool in the place of its own. A tool without any always
+    runs.
     """
 
     name: str
@@ -192,6 +197,7 @@ class Dialect(Checked):
     forms: dict[str, Form] = Field(default_factory=dict)
     appended: tuple[Appendix, ...] = ()
     unknown_tool_names: frozenset[str] = frozenset()
+    withhold: Literal["rename", "swap"] = "rename"
     superseded: tuple[str, ...] = ()
     search_commands: tuple[str, ...] = SEARCH_COMMANDS
     list_commands: tuple[str, ...] = LIST_COMMANDS
@@ -203,6 +209,28 @@ class Dialect(Checked):
     def _tool_patterns(cls, value: dict[str, ToolRule]) -> dict[str, ToolRule]:
         checked_patterns(tuple(value))
         return value
+
+    @model_validator(mode="after")
+    def _harmless(self) -> Dialect:
+        rules = {**self.tools, **self.tool_patterns}
+        having = [tool for tool, rule in rules.items() if rule.harmless is not None]
+        if self.withhold == "swap" and not having:
+            raise ValueError("`withhold: swap` needs a tool with `harmless` arguments")
+        if self.withhold == "rename" and having:
+            raise ValueError(
+                f"the `harmless` arguments of {having[0]} are of no use without `withhold: swap`"
+            )
+        for tool in having:
+            if rules[tool].raw is not None:
+                raise ValueError(f"{tool} takes a text: it has no `harmless` arguments")
+        return self
+
+    def sayable(self, rule: ToolRule) -> frozenset[str]:
+        """The kinds that can be worded for the tools that ``rule`` speaks of; no before-kind among them when
+        their calls cannot be kept from running."""
+        if self.withhold == "swap" and rule.harmless is None:
+            return frozenset()
+        return self.form_of(rule, rule.family).sayable
 
     def rule(self, tool: str) -> ToolRule:
         """The rule of ``tool``; a tool that the dialect does not know is of family ``other``."""

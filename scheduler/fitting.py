@@ -12,7 +12,7 @@ from scheduler.call import FAMILIES, Family
 from scheduler.capability import Capability
 from scheduler.dialect import Dialect, ToolRule
 from scheduler.faults import KINDS
-from scheduler.form import Form, compiled
+from scheduler.form import compiled
 from scheduler.profile import Profile
 
 # tool → the kinds that cannot be done to it. A key between slashes is a pattern, "*" stands for the others; a
@@ -29,9 +29,9 @@ def fitting_kinds(
 ) -> tuple[str, ...]:
     """The kinds that can be done to a call of ``tool`` that counts as ``family``, but for ``gaps``.
 
-    A before-kind needs words of the dialect for this tool.
+    A before-kind needs words of the dialect for this tool, and a way to keep it from running.
     """
-    sayable = dialect.own_form(tool).sayable
+    sayable = dialect.sayable(dialect.rule(tool))
     return tuple(
         kind.name
         for kind in KINDS.values()
@@ -51,12 +51,12 @@ def gaps_of(
     """
     live = {kind for kinds in profile.live_kinds().values() for kind in kinds}
     live |= {rule.kind for rule in profile.force}
-    table = {OTHER_TOOLS: _unsaid(dialect.rule(""), dialect.own_form(""), live)}
+    table = {OTHER_TOOLS: _unsaid(dialect, dialect.rule(""), live)}
     for pattern, rule in dialect.tool_patterns.items():
-        table[f"/{pattern}/"] = _unsaid(rule, dialect.form_of(rule, rule.family), live)
+        table[f"/{pattern}/"] = _unsaid(dialect, rule, live)
     for tool in [*dialect.tools, *(tool for tool in known if tool not in dialect.tools)]:
         missing = {
-            *_unsaid(dialect.rule(tool), dialect.own_form(tool), live),
+            *_unsaid(dialect, dialect.rule(tool), live),
             *(live & {*known.get(tool, ())}),
         }
         if missing != {*gaps_for(table, tool)}:
@@ -93,12 +93,13 @@ def _families(rule: ToolRule) -> set[Family]:
     return {"shell", "search", "list"} if rule.family == "shell" else {rule.family}
 
 
-def _unsaid(rule: ToolRule, form: Form, live: Collection[str]) -> list[str]:
+def _unsaid(dialect: Dialect, rule: ToolRule, live: Collection[str]) -> list[str]:
     families = _families(rule)
+    sayable = dialect.sayable(rule)
     return sorted(
         name
         for name in live
-        if KINDS[name].timing == "before" and families & KINDS[name].families and name not in form.sayable
+        if KINDS[name].timing == "before" and families & KINDS[name].families and name not in sayable
     )
 
 

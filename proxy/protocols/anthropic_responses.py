@@ -11,10 +11,27 @@ import msgspec
 import orjson
 
 from proxy.protocols.history import decoded, length, offset_in, string_or_empty
-from proxy.protocols.readers import count_or_none, merged, object_of, text_or_none
+from proxy.protocols.readers import (
+    arguments_at,
+    count_or_none,
+    data_at,
+    merged,
+    name_at,
+    object_of,
+    text_or_none,
+)
 from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
-from proxy.protocols.wire import CallDone, Finished, Frame, NameAt, ResponseEvent, Span, Usage, UsageSeen
+from proxy.protocols.wire import (
+    ArgumentsAt,
+    CallDone,
+    Finished,
+    Frame,
+    NameAt,
+    ResponseEvent,
+    Usage,
+    UsageSeen,
+)
 
 
 def _usage(value: Any) -> Usage:
@@ -50,6 +67,7 @@ class StreamReader:
         self._model: str | None = None
         self._stop: str | None = None
         self._names: tuple[NameAt, ...] = ()
+        self._arguments: tuple[ArgumentsAt, ...] = ()
 
     def feed(self, chunk: bytes) -> list[Frame]:
         return [self._frame(event) for event in self._sse.feed(chunk)]
@@ -58,12 +76,13 @@ class StreamReader:
         return [self._frame(event) for event in self._sse.close()]
 
     def _frame(self, event: SseEvent) -> Frame:
-        self._names = ()
+        self._names, self._arguments = (), ()
         events = self._read(event)
         if not self._open and not self._names:
             return Frame(event.raw, events)
         passes = b'"type":"ping"' in event.data.replace(b" ", b"")
-        return Frame(event.raw, events, self._names, tuple(call.tool for call in self._open.values()), passes)
+        tools = tuple(call.tool for call in self._open.values())
+        return Frame(event.raw, events, self._names, tools, passes, self._arguments)
 
     def _read(self, event: SseEvent) -> tuple[ResponseEvent, ...]:
         data = event.data
@@ -83,7 +102,7 @@ class StreamReader:
             case "content_block_start":
                 block = object_of(value.get("content_block"))
                 if block.get("type") == "tool_use":
-                    self._names = _name_at(event, index)
+                    self._names, self._arguments = _places(event, index)
                     self._open[index] = _Open(
                         index,
                         str(block.get("id", "")),
@@ -95,6 +114,7 @@ class StreamReader:
                 piece = text_or_none(object_of(value.get("delta")).get("partial_json"))
                 if opened is not None and piece:
                     opened.pieces.append(piece)
+                    self._arguments = _piece_at(event, index)
             case "content_block_stop":
                 opened = self._open.pop(index, None)
                 if opened is not None:
@@ -108,20 +128,36 @@ class StreamReader:
         return ()
 
 
-def _name_at(event: SseEvent, ref: str) -> tuple[NameAt, ...]:
-    """Where a ``content_block_start`` event names its tool. Data on several lines have no place in the raw
-    bytes, and then there is none."""
-    at = event.raw.find(event.data)
-    data = without_lone_surrogates(event.data)
-    name = decoded(_block, decoded(_start, data).content_block).name
-    if at < 0 or not length(name):
-        return ()
-    start = at + offset_in(name, data)
-    return (NameAt(ref, Span(start, start + length(name))),)
-
-
 _Raw = msgspec.Raw
 _NONE = msgspec.Raw()
+
+
+def _places(event: SseEvent, ref: str) -> tuple[tuple[NameAt, ...], tuple[ArgumentsAt, ...]]:
+    """Where a ``content_block_start`` event names its tool, and where it has arguments already. Data on
+    several lines have no place in the raw bytes, and then there is none."""
+    at = data_at(event)
+    data = without_lone_surrogates(event.data)
+    block = decoded(_block, decoded(_start, data).content_block)
+    if at < 0:
+        return (), ()
+    names = (name_at(ref, block.name, data, at),) if length(block.name) else ()
+    return names, () if _is_empty(block.input) else (_value_at(ref, block.input, data, at),)
+
+
+def _is_empty(value: _Raw) -> bool:
+    """Whether a block comes without arguments, as one does that streams them."""
+    return not length(value) or not bytes(value)[1:-1].strip()
+
+
+def _value_at(ref: str, value: _Raw, whole: bytes, at: int = 0) -> ArgumentsAt:
+    return ArgumentsAt(ref, name_at(ref, value, whole, at).at, "value")
+
+
+def _piece_at(event: SseEvent, ref: str) -> tuple[ArgumentsAt, ...]:
+    at = data_at(event)
+    data = without_lone_surrogates(event.data)
+    piece = decoded(_piece, decoded(_delta, data).delta).partial_json
+    return tuple(arguments_at(ref, piece, data, at, "piece")) if at >= 0 else ()
 
 
 class _Response(msgspec.Struct):
@@ -143,7 +179,17 @@ class _Start(msgspec.Struct):
     content_block: _Raw = _NONE
 
 
+class _Delta(msgspec.Struct):
+    delta: _Raw = _NONE
+
+
+class _Piece(msgspec.Struct):
+    partial_json: _Raw = _NONE
+
+
 _start = msgspec.json.Decoder(_Start)
+_delta = msgspec.json.Decoder(_Delta)
+_piece = msgspec.json.Decoder(_Piece)
 _response = msgspec.json.Decoder(_Response)
 _raws = msgspec.json.Decoder(list[_Raw])
 _block = msgspec.json.Decoder(_Block)
@@ -158,6 +204,7 @@ def message_frame(given: bytes) -> Frame:
         return Frame(given, ())
     events: list[ResponseEvent] = []
     names: list[NameAt] = []
+    places: list[ArgumentsAt] = []
     content = response.content
     blocks = decoded(_raws, content) if bytes(content).startswith(b"[") else []
     for index, element in enumerate(blocks):
@@ -169,8 +216,9 @@ def message_frame(given: bytes) -> Frame:
             call_id, tool = string_or_empty(block.id), string_or_empty(block.name)
             events.append(CallDone(call_id, tool, arguments, str(index)))
             if length(block.name):
-                start = offset_in(block.name, raw)
-                names.append(NameAt(str(index), Span(start, start + length(block.name))))
+                names.append(name_at(str(index), block.name, raw))
+            if length(block.input):
+                places.append(_value_at(str(index), block.input, raw))
     events.append(UsageSeen(_usage(response.usage)))
     events.append(Finished(response.stop_reason == "tool_use", text_or_none(response.model)))
-    return Frame(given, tuple(events), tuple(names))
+    return Frame(given, tuple(events), tuple(names), arguments=tuple(places))

@@ -17,6 +17,7 @@ from proxy.protocols.readers import count_or_none, data_at, merged, name_at, obj
 from proxy.protocols.sse import SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
 from proxy.protocols.wire import (
+    ArgumentsAt,
     CallDone,
     Finished,
     Frame,
@@ -94,6 +95,7 @@ class _Chunks:
         chunk = chunk.response or chunk
         events: list[ResponseEvent] = []
         names: list[NameAt] = []
+        places: list[ArgumentsAt] = []
         for call in _calls_of(chunk):
             if length(call.partialArgs) or bytes(call.willContinue) == b"true":
                 raise WireError("the arguments of a function call come in parts, which is not understood")
@@ -105,13 +107,15 @@ class _Chunks:
             events.append(CallDone(plain_text(call.id) or "", tool, arguments, ref))
             if length(call.name) and at >= 0:
                 names.append(name_at(ref, call.name, data, at))
+            if length(call.args) and at >= 0:
+                places.append(ArgumentsAt(ref, name_at(ref, call.args, data, at).at, "value"))
         if object_of(chunk.usageMetadata):
             self._usage = merged(self._usage, _usage(chunk.usageMetadata))
             events.append(UsageSeen(self._usage))
         if _is_last(chunk) and not self._finished:
             self._finished = True
             events.append(Finished(bool(self._calls), text_or_none(chunk.modelVersion)))
-        return Frame(raw, tuple(events), tuple(names))
+        return Frame(raw, tuple(events), tuple(names), arguments=tuple(places))
 
 
 def _calls_of(chunk: _Chunk) -> list[_Call]:

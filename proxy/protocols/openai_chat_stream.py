@@ -7,13 +7,16 @@ finish. What a harness does with them it may do from then on.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
+from proxy.protocols.json_blocks import Raw
 from proxy.protocols.openai_shapes import usage_of
 from proxy.protocols.readers import (
     EACH,
     Each,
     StreamedCall,
+    arguments_at,
     data_at,
     list_of,
     merged,
@@ -26,6 +29,7 @@ from proxy.protocols.readers import (
 from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
 from proxy.protocols.wire import (
+    ArgumentsAt,
     CallDone,
     Finished,
     Frame,
@@ -61,24 +65,44 @@ def _calls_in(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [*calls, {"function": legacy, "index": "legacy"}] if isinstance(legacy, dict) else calls
 
 
-def _names_in(whole: bytes, holder: str, refs: dict[tuple[int, int], str], at: int) -> list[NameAt]:
-    """Where the calls of a document are named; ``refs``: by number of the choice and of the call in it."""
-    found: list[NameAt] = []
-    if not refs:
-        return found
+Refs = dict[tuple[int, int], str]
+
+
+def _values_in(
+    whole: bytes, holder: str, refs: Refs, field: str, kinds: Iterable[str]
+) -> Iterator[tuple[str, Raw]]:
+    """(ref, value) of a field of the calls of a document; ``refs``: by number of the choice and of the call
+    in it."""
     calls: tuple[str | Each, ...] = ("choices", EACH, holder, "tool_calls", EACH)
-    for kind in _KINDS:
-        for numbers, name in values_at(whole, (*calls, kind, "name")):
+    for kind in kinds:
+        for numbers, value in values_at(whole, (*calls, kind, field)):
             ref = refs.get((numbers[0], numbers[1]))
-            if ref is not None and bytes(name) not in (b'""', b"null"):
-                found.append(name_at(ref, name, whole, at))
+            if ref is not None:
+                yield ref, value
     counts = {choice: max(call for other, call in refs if other == choice) for choice, _ in refs}
-    for (choice,), name in values_at(whole, ("choices", EACH, holder, "function_call", "name")):
+    for (choice,), value in values_at(whole, ("choices", EACH, holder, "function_call", field)):
         # It stands behind all others in ``_calls_in``.
         ref = refs.get((choice, counts.get(choice, 0)))
-        if ref is not None and bytes(name) not in (b'""', b"null"):
-            found.append(name_at(ref, name, whole, at))
-    return found
+        if ref is not None:
+            yield ref, value
+
+
+class _Places(NamedTuple):
+    names: tuple[NameAt, ...] = ()
+    arguments: tuple[ArgumentsAt, ...] = ()
+
+
+def _places_in(whole: bytes, holder: str, refs: Refs, at: int, how: Literal["text", "piece"]) -> _Places:
+    """Where a document, which stands at ``at`` of the frame, names calls and has their arguments."""
+    if not refs or at < 0:
+        return _Places()
+    names = _values_in(whole, holder, refs, "name", _KINDS)
+    # What a tool takes raw is no JSON.
+    said = _values_in(whole, holder, refs, "arguments", ("function",))
+    return _Places(
+        tuple(name_at(ref, name, whole, at) for ref, name in names if bytes(name) not in (b'""', b"null")),
+        tuple(place for ref, value in said for place in arguments_at(ref, value, whole, at, how)),
+    )
 
 
 class ChatStreamReader:
@@ -136,9 +160,8 @@ class ChatStreamReader:
         if object_of(value.get("usage")):
             self._usage = merged(self._usage, _usage(value["usage"]))
             events.append(UsageSeen(self._usage))
-        at = data_at(event)
-        names = _names_in(without_lone_surrogates(event.data), "delta", refs, at) if at >= 0 else []
-        return Frame(event.raw, tuple(events), tuple(names), self._open_tools())
+        found = _places_in(without_lone_surrogates(event.data), "delta", refs, data_at(event), "piece")
+        return Frame(event.raw, tuple(events), found.names, self._open_tools(), arguments=found.arguments)
 
     def _open_tools(self) -> tuple[str, ...]:
         return tuple(call.tool for call in self._open.values())
@@ -180,5 +203,5 @@ def completion_frame(given: bytes) -> Frame:
     if object_of(value.get("usage")):
         events.append(UsageSeen(_usage(value["usage"])))
     events.append(Finished(asked or bool(refs), text_or_none(value.get("model"))))
-    names = _names_in(without_lone_surrogates(given), "message", refs, 0)
-    return Frame(given, tuple(events), tuple(names))
+    found = _places_in(without_lone_surrogates(given), "message", refs, 0, "text")
+    return Frame(given, tuple(events), found.names, arguments=found.arguments)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
+from proxy.protocols.json_blocks import Raw
 from proxy.protocols.openai_shapes import usage_of
 from proxy.protocols.readers import (
     EACH,
+    Each,
+    arguments_at,
     data_at,
     list_of,
     name_at,
@@ -24,7 +27,16 @@ from proxy.protocols.readers import (
 )
 from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
-from proxy.protocols.wire import CallDone, Finished, Frame, NameAt, ResponseEvent, Usage, UsageSeen
+from proxy.protocols.wire import (
+    ArgumentsAt,
+    CallDone,
+    Finished,
+    Frame,
+    NameAt,
+    ResponseEvent,
+    Usage,
+    UsageSeen,
+)
 
 # What a harness runs and answers in words, and where its arguments stand. Searches and the like run at the
 # endpoint, and the answer to a computer call is a picture.
@@ -68,8 +80,8 @@ class ResponsesStreamReader:
         value = object_of(loads(event.data, "an event of the response"))
         kind = text_or_none(value.get("type")) or ""
         refs, events = self._read(kind, value)
-        names = _names_in(event, kind, refs) if refs else ()
-        return Frame(event.raw, events, names, self._open_tools(), passes=kind in _IDLE)
+        names, places = _places_in(event, kind, refs) if refs else ((), ())
+        return Frame(event.raw, events, names, self._open_tools(), kind in _IDLE, places)
 
     def _open_tools(self) -> tuple[str, ...]:
         return tuple(self._open.values())
@@ -82,8 +94,11 @@ class ResponsesStreamReader:
             case "response.output_item.added" if item.get("type") in CALLS and ref not in self._done:
                 self._open[ref] = tool_of(item["type"], item)
                 return {0: ref}, ()
+            case "response.function_call_arguments.delta":
+                return {0: ref}, ()
             case "response.function_call_arguments.done" | "response.custom_tool_call_input.done":
                 self._whole[ref] = text_or_none(value.get("arguments", value.get("input"))) or ""
+                return {0: ref}, ()
             case "response.output_item.done" if item.get("type") in CALLS:
                 return {0: ref}, tuple(self._call_done(ref, item))
             case kind if kind in _ENDS:
@@ -134,17 +149,43 @@ def spelled_by(kind: str, text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass") if kind == "custom_tool_call" else spelled_arguments(text)
 
 
-def _names_in(event: SseEvent, kind: str, refs: dict[int, str]) -> tuple[NameAt, ...]:
+_Places = tuple[tuple[NameAt, ...], tuple[ArgumentsAt, ...]]
+# Where an event has the arguments of a function, all of them or a piece.
+_SAID: dict[str, tuple[str, Literal["text", "piece"]]] = {
+    "response.function_call_arguments.delta": ("delta", "piece"),
+    "response.function_call_arguments.done": ("arguments", "text"),
+}
+
+
+def _places_in(event: SseEvent, kind: str, refs: dict[int, str]) -> _Places:
     at = data_at(event)
     if at < 0:
-        return ()
+        return (), ()
     data = without_lone_surrogates(event.data)
-    if kind in _ENDS:
-        found = values_at(data, ("response", "output", EACH, "name"))
-        return tuple(
-            name_at(refs[numbers[0]], name, data, at) for numbers, name in found if numbers[0] in refs
-        )
-    return tuple(name_at(refs[0], name, data, at) for _, name in values_at(data, ("item", "name")))
+    if kind in _SAID:
+        field, how = _SAID[kind]
+        found = values_at(data, (field,))
+        return (), tuple(place for _, value in found for place in arguments_at(refs[0], value, data, at, how))
+    return _places_of_items(data, ("response", "output", EACH) if kind in _ENDS else ("item",), refs, at)
+
+
+def _places_of_items(data: bytes, path: tuple[str | Each, ...], refs: dict[int, str], at: int = 0) -> _Places:
+    """Where the items at ``path`` are named, and where they have their arguments."""
+
+    def values(field: str) -> Iterator[tuple[str, Raw]]:
+        for numbers, value in values_at(data, (*path, field)):
+            ref = refs.get(numbers[0] if numbers else 0)
+            if ref is not None:
+                yield ref, value
+
+    return (
+        tuple(name_at(ref, name, data, at) for ref, name in values("name")),
+        tuple(
+            place
+            for ref, value in values("arguments")
+            for place in arguments_at(ref, value, data, at, "text")
+        ),
+    )
 
 
 def response_frame(given: bytes) -> Frame:
@@ -164,9 +205,8 @@ def response_frame(given: bytes) -> Frame:
         answer_id = text_or_none(value.get("id")) if is_answer else None
         events.append(Finished(bool(refs), text_or_none(value.get("model")), answer_id))
     raw = without_lone_surrogates(given)
-    found = values_at(raw, ("output", EACH, "name")) if refs else ()
-    names = tuple(name_at(refs[n[0]], name, raw) for n, name in found if n[0] in refs)
-    return Frame(given, tuple(events), names)
+    names, places = _places_of_items(raw, ("output", EACH), refs) if refs else ((), ())
+    return Frame(given, tuple(events), names, arguments=places)
 
 
 class MessageReader:

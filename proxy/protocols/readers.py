@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from proxy.protocols.history import decoded, length, offset_in
 from proxy.protocols.json_blocks import Raw, fields, opens_with, raws
 from proxy.protocols.sse import SseEvent
-from proxy.protocols.wire import CallDone, Frame, NameAt, Span, Usage
+from proxy.protocols.wire import ArgumentsAt, CallDone, Frame, NameAt, Span, Usage
 
 
 def object_of(value: Any) -> dict[str, Any]:
@@ -64,6 +64,15 @@ def name_at(ref: str, name: Raw, whole: bytes, at: int = 0) -> NameAt:
     """A call's name, which was decoded from ``whole``, which stands at ``at`` of the frame."""
     start = at + offset_in(name, whole)
     return NameAt(ref, Span(start, start + length(name)))
+
+
+def arguments_at(
+    ref: str, value: Raw, whole: bytes, at: int, how: Literal["text", "piece"]
+) -> Iterator[ArgumentsAt]:
+    """A call's arguments, which were decoded from ``whole``, which stands at ``at`` of the frame; none when
+    they are no text. All of them in a text that is empty are none either: they are yet to come."""
+    if opens_with(value, b'"') and (how == "piece" or length(value) > len(b'""')):
+        yield ArgumentsAt(ref, name_at(ref, value, whole, at).at, how)
 
 
 def data_at(event: SseEvent) -> int:

@@ -170,11 +170,24 @@ class NameAt(NamedTuple):
     at: Span
 
 
+class ArgumentsAt(NamedTuple):
+    """Where a frame has arguments of a call: the span of a JSON value in the frame's ``raw``.
+
+    ``how``: a ``text`` is a string with all of them in it, a ``piece`` one with a part of them, which those
+    behind it go on with; a ``value`` is the arguments themselves.
+    """
+
+    ref: str
+    at: Span
+    how: Literal["text", "piece", "value"]
+
+
 class Frame(NamedTuple):
     """Some bytes of a response and what they completed. All frames' ``raw`` in order are the response.
 
-    ``names``: every place in it where a call's tool is named. ``open_tools``: the tools whose calls are not
-    whole yet behind this frame. A frame that ``passes`` (a ping) may go on before what stands before it.
+    ``names``: every place in it where a call's tool is named, ``arguments``: where its arguments stand, when
+    it has any and they are JSON. ``open_tools``: the tools whose calls are not whole yet behind this frame.
+    A frame that ``passes`` (a ping) may go on before what stands before it.
     """
 
     raw: bytes
@@ -182,6 +195,7 @@ class Frame(NamedTuple):
     names: tuple[NameAt, ...] = ()
     open_tools: tuple[str, ...] = ()
     passes: bool = False
+    arguments: tuple[ArgumentsAt, ...] = ()
 
 
 class ResponseReader(Protocol):
@@ -247,7 +261,8 @@ class WireFormat(Protocol):
     def edit_call(
         self, request: ParsedRequest, call: SeenCall, tool: str, arguments: bytes | None
     ) -> list[Edit]:
-        """The edits that give a call its tool's name back, and its arguments where the harness lost them."""
+        """The edits that give a call its tool's name back, and its arguments where the harness has not got
+        them."""
         ...
 
     def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:

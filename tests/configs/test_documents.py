@@ -69,13 +69,17 @@ def test_every_kind_is_described() -> None:
 
 
 def test_the_dialect_of_the_guide_can_be_used() -> None:
-    (text,) = examples("adding-a-harness.md", "yaml")
-    dialect = parse_dialect(configs.read_yaml(text, "the guide"), "the guide")
+    text, swapping = (
+        configs.read_yaml(part, "the guide") for part in examples("adding-a-harness.md", "yaml")
+    )
+    dialect = parse_dialect(text, "the guide")
     assert dialect.rule("mcp__a__b").family == "other"
     assert dialect.split_appended("x\n\n<note>y</note>") == ("x", "\n\n<note>y</note>")
     fits = {tool: fitting_kinds(dialect, tool, dialect.rule(tool).family) for tool in dialect.tools}
     assert {"permission_denied", "not_found"} == BEFORE & {*fits["read_file"]}
     assert {"phantom_success", "not_found"} == BEFORE & {*fits["run"]}
+    swaps = parse_dialect(text | swapping, "the guide")
+    assert BEFORE & {*fitting_kinds(swaps, "run", "shell")} == BEFORE & {*fits["run"]}
 
 
 def test_the_kind_of_the_guide_works() -> None:

@@ -136,6 +136,14 @@ COUNTED = {"pattern": "(?P<body>x)", "counts": [{"group": "n", "is": "lines"}]}
         ({"identify": {"flattened": {"open": "x", "end": "["}}}, "not a regular expression"),
         ({"tool_patterns": {"(": {"family": "read"}}}, "not a regular expression"),
         ({"title": None}, "title: "),
+        ({"withhold": "swop"}, "Input should be 'rename' or 'swap'"),
+        ({"withhold": "swap"}, "needs a tool with `harmless` arguments"),
+        ({"withhold": "swap", "tools": {"T": {"family": "read", "harmless": {}}}}, "at least 1 item"),
+        ({"tools": {"T": {"family": "read", "harmless": {"path": "x"}}}}, "without `withhold: swap`"),
+        (
+            {"withhold": "swap", "tools": {"T": {"family": "read", "raw": "x", "harmless": {"path": "x"}}}},
+            "T takes a text",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_dialect_is_named(data: dict[str, Any], message: str) -> None:

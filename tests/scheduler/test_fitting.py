@@ -128,3 +128,18 @@ def test_tools_that_are_like_the_others_have_no_entry() -> None:
     assert "Read" not in table
     assert "TodoWrite" not in table
     assert table.get("Monitor") == ["locked"]
+
+
+def test_a_tool_without_harmless_arguments_cannot_be_withheld_by_swapping_them() -> None:
+    said = {"errors": {"locked": [{"text": "busy"}]}}
+    tools = {"run": {"family": "shell", "harmless": {"command": ":"}}, "see": {"family": "read"}}
+    forms = {"shell": said, "read": said}
+    dialect = parse_dialect(
+        {"name": "x", "title": "X", "withhold": "swap", "tools": tools, "forms": forms}, "x.yaml"
+    )
+    assert "locked" in fitting_kinds(dialect, "run", "shell")
+    assert "locked" not in fitting_kinds(dialect, "see", "read")
+    assert "post_effect_error" in fitting_kinds(dialect, "see", "read")
+    table = gaps_of(dialect, ALL_KINDS)
+    assert "locked" in fitting_by(table, "run", "shell")
+    assert "locked" not in fitting_by(table, "see", "read")

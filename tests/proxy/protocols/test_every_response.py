@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.turns import Answer, Usage
-from proxy.holding import Holder, renamed
+from harness.turns import Answer, ToolCall, Turn, Usage
+from proxy.holding import Holder
 from proxy.protocols.wire import (
     CallDone,
     Finished,
@@ -33,6 +33,9 @@ from tests.proxy.protocols.kits import (
     Kit,
     answers,
     frames_of,
+)
+from tests.proxy.protocols.kits import (
+    answer as reply,
 )
 from tests.proxy.test_history import ODD
 
@@ -138,10 +141,71 @@ def test_a_call_renamed_everywhere_is_as_if_the_model_had_named_it_so(
     }
     kind = kit.endpoint.stream_type if streamed else "application/json"
     frames = frames_of(kit.wire.reader(kind), spelled(answer))
-    refs = {call.ref: names[number] for number, call in enumerate(calls_in(frames)) if number in names}
-    assert b"".join(renamed(frame, refs) for frame in frames) == b"".join(
-        spelled(renamed_answer(answer, names))
-    )
+    holder = Holder(lambda _tool: False)
+    for number, call in enumerate(calls_in(frames)):
+        if number in names:
+            holder.rename(call.ref, names[number])
+    assert b"".join(map(holder.take, frames)) == b"".join(spelled(renamed_answer(answer, names)))
+
+
+HARMLESS = '{"command": ":"}'
+
+
+@every_stream
+@settings(max_examples=60, deadline=None)
+@given(answer=answers(), data=st.data(), streamed=st.booleans())
+def test_a_call_whose_arguments_are_swapped_has_the_new_ones_wherever_it_is_said(
+    kit: Kit, answer: Answer, data: st.DataObject, streamed: bool
+) -> None:
+    kind = kit.endpoint.stream_type if streamed else "application/json"
+    came = list(kit.endpoint.streamed(answer)) if streamed else [kit.endpoint.whole(answer)]
+    frames = frames_of(kit.wire.reader(kind), came)
+    holder = Holder(lambda _tool: True)
+    swapped: set[int] = set()
+    passed: list[bytes] = []
+    number = 0
+    for frame in frames:
+        for event in frame.events:
+            if isinstance(event, CallDone):
+                if loads(event.arguments) and data.draw(st.booleans()):
+                    assert holder.can_swap(event.ref, [frame], event.arguments)
+                    holder.swap(event.ref, HARMLESS)
+                    swapped.add(number)
+                number += 1
+        passed.append(holder.take(frame))
+    passed.append(holder.release())
+    left = b"".join(passed)
+    heard = heard_calls(frames_of(kit.wire.reader(kind), [left]))
+    wanted = [
+        (call_id, tool, json.loads(HARMLESS) if number in swapped else arguments)
+        for number, (call_id, tool, arguments) in enumerate(heard_calls(frames))
+    ]
+    assert heard == wanted
+    if not swapped:
+        assert left == b"".join(came)
+    # Not in any other place of the response either, such as the response as a whole at the end of a stream.
+    for number, call in enumerate(answer.turn.calls):
+        spelled = json.dumps(call.raw_arguments, ensure_ascii=False).encode()
+        if number in swapped and not any(
+            other.raw_arguments == call.raw_arguments
+            for place, other in enumerate(answer.turn.calls)
+            if place not in swapped
+        ):
+            assert spelled not in left
+
+
+@every_stream
+def test_a_call_of_which_a_part_has_gone_on_is_not_swapped(kit: Kit) -> None:
+    long = json.dumps({"command": "make " * 40})
+    turn = Turn("", (ToolCall("bash", {}, "call_0", long),))
+    frames = frames_of(kit.wire.reader(kit.endpoint.stream_type), list(kit.endpoint.streamed(reply(turn))))
+    done = next(i for i, frame in enumerate(frames) if calls_in([frame]))
+    (call,) = calls_in(frames)
+    assert Holder(lambda _tool: False).can_swap(call.ref, frames[: done + 1], call.arguments)
+    said = [i for i, frame in enumerate(frames[: done + 1]) if frame.arguments]
+    if len(said) > 1:
+        behind = [frame for i, frame in enumerate(frames[: done + 1]) if i != said[0]]
+        assert not Holder(lambda _tool: False).can_swap(call.ref, behind, call.arguments)
 
 
 @every_stream

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from harness.turns import Answer
 from harness.wire.openai_responses import ResponsesWire
-from proxy.holding import renamed
+from proxy.holding import Holder
 from proxy.protocols.openai_responses import OpenAIResponses
 from proxy.protocols.wire import (
     Asked,
@@ -131,7 +131,9 @@ def test_all_three_copies_of_a_call_get_another_name() -> None:
     added = {"type": "response.output_item.added", "output_index": 1, "item": item | {"arguments": ""}}
     stream = events(added, done(item, 1), completed(message("assistant", "x"), item))
     frames = frames_of(WIRE.reader("text/event-stream"), stream)
-    raw = b"".join(renamed(frame, {"1": "exec_command__timeout"}) for frame in frames)
+    holder = Holder(lambda _tool: False)
+    holder.rename("1", "exec_command__timeout")
+    raw = b"".join(map(holder.take, frames))
     assert raw.count(b'"exec_command__timeout"') == 3
     assert raw.replace(b"exec_command__timeout", b"exec_command") == b"".join(stream)
     assert [frame.open_tools for frame in frames] == [("exec_command",), (), ()]
@@ -177,11 +179,13 @@ def test_messages_say_what_events_say(answer: Answer) -> None:
     assert [frame.raw for frame in by_message] == sent
     assert [frame.events for frame in by_message] == [frame.events for frame in by_event]
     assert [frame.open_tools for frame in by_message] == [frame.open_tools for frame in by_event]
-    refs = {
-        found.ref: "x__y" for frame in by_message for found in frame.events if isinstance(found, CallDone)
-    }
+    holder = Holder(lambda _tool: False)
     for frame in by_message:
-        named = json.loads(renamed(frame, refs))
+        for found in frame.events:
+            if isinstance(found, CallDone):
+                holder.rename(found.ref, "x__y")
+    for frame in by_message:
+        named = json.loads(holder.take(frame))
         if frame.names:
             items = [named.get("item"), *named.get("response", {}).get("output", [])]
             assert "x__y" in [item.get("name") for item in items if item]
