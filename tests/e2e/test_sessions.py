@@ -20,7 +20,6 @@ from harness.turns import ToolCall
 from proxy.options import InjectorOptions
 from scheduler.profile import parse_profile
 from scoring.verify import verify_log
-from tests.e2e.relay import Relay
 from tests.e2e.stage import SPEECHES, Played, Stage, call_turns, forced, read_log, result_of
 
 _BOTH = pytest.mark.parametrize("harness", SPEECHES)
@@ -60,23 +59,6 @@ def test_same_seed_same_faults_and_moderate_within_severe(stage: Staging, harnes
         result = verify_log(played.log)
         assert result.ok, result.differences
         assert result.decisions == 24
-
-
-@_BOTH
-def test_profile_off_leaves_every_byte(stage: Staging, harness: str) -> None:
-    scene = stage(harness)
-    calls = _long_session(scene)[:6]
-    with Relay() as relay:
-
-        def through(url: str) -> str:
-            relay.forward_to(url)
-            return relay.url
-
-        played = scene.play(call_turns(*calls), "off", base=through)
-    sent = [body for body in relay.bodies() if body]
-    got = [request.body for request in played.received if request.body]
-    assert len(got) >= 7
-    assert sent == got
 
 
 @_BOTH
