@@ -124,11 +124,13 @@ class Locator:
                 rows.append(row)
             elif row.depth == tip.depth:
                 # Asked for in the answer to the tip: what became of it belongs to the parent's branch, and so
-                # does the word that nobody answered it.
+                # does the word that nobody answered it. What a call that may not run is told is decided.
+                told = row.wire_name is not None
                 rows.append(
                     replace(
-                        row, answered=False, skipped="orphaned", payload=None, payload_error=None,
-                        original=None, delivered=False, mark=None,
+                        row, answered=False, skipped="orphaned", original=None, delivered=False, mark=None,
+                        payload=row.payload if told else None,
+                        payload_error=row.payload_error if told else None,
                     )
                 )  # fmt: skip
         fork.restore(rows)

@@ -33,6 +33,7 @@ from proxy.withholding import (
     by_wire_name,
     is_harmless,
     may_withhold,
+    retold,
     withhold,
 )
 from scheduler.dialect import Dialect
@@ -306,6 +307,7 @@ class Walk:
 
     def _never_ran(self, row: CallRow, result: SeenResult, parts: Sequence[Part], text: str | None) -> None:
         """The harness has no such tool, or did nothing; the model is told what was decided."""
+        given_up = row.skipped == "orphaned"
         row.original, row.skipped = text or "", None
         if row not in self._found.added:
             self._found.changed.append(row)
@@ -314,6 +316,10 @@ class Walk:
         else:
             self._mark(row, text)
             self._replay(row, result, parts)
+            if given_up:
+                self._found.decisions.append(
+                    retold(self._settings, self._dialect, self._conversation, row, log_texts=self._log_texts)
+                )
         self._conversation.settle(row)
 
     def _mark(self, row: CallRow, text: str | None) -> None:

@@ -77,8 +77,15 @@ def withhold(
     )
     row.wire_name = wire_name
     row.payload, row.payload_error = outcome.text, outcome.is_error
-    kind = KINDS[drawn.kind or ""]
-    mode = outcome.mode or kind.mode(dialect.form(row.tool, row.family))
+    return retold(settings, dialect, conversation, row, log_texts=log_texts)
+
+
+def retold(
+    settings: RunSettings, dialect: Dialect, conversation: Conversation, row: CallRow, *, log_texts: bool
+) -> Decision:
+    """The record of a call that was kept from running; once more when it had been given up in between."""
+    drawn = decode_draw(row.draw)
+    mode = KINDS[drawn.kind or ""].mode(dialect.form(row.tool, row.family))
     return record_of(settings, conversation, row, drawn, mode, None, log_texts=log_texts)
 
 

@@ -285,3 +285,39 @@ def test_the_workspace_is_abstract_in_the_draw(tmp_path: Path) -> None:
         agent.ask()
         digests += [d["call_digest"] for d in stage.decisions()]
     assert len(set(digests)) == 1
+
+
+@pytest.mark.parametrize("kind", ["permission_denied", "post_effect_error"])
+def test_a_fork_of_the_turn_with_the_fault_has_it_too(tmp_path: Path, kind: str) -> None:
+    """The same response, answered in two ways: the call that it asked for fails in both."""
+    stage = Stage(tmp_path, only(kind))
+    agent = stage.pi()
+    agent.ask(read("t1", tool="read"))
+    name = f"read__{kind}" if kind == "permission_denied" else "read"
+    agent.messages[-1] = assistant("Well.", call("t1", name, path="a.txt"))
+    trunk, branch = fork(agent, 2), fork(agent, 2)
+    first = trunk.results(("t1", "Tool not found.")).ask()["t1"]
+    other = branch.results(("t1", "There is no such tool.")).ask()["t1"]
+    assert other == first != ""
+    found = [(d["call_id"], d["skipped"], d["payload_sha256"]) for d in stage.decisions()]
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert len({d["conversation"] for d in stage.decisions()}) == 2
+    stage.restart()
+    assert branch.ask()["t1"] == other
+
+
+def test_a_withheld_call_that_was_given_up_and_comes_back_is_applied_in_the_log(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, only("permission_denied"))
+    agent = stage.pi()
+    agent.ask(read("t1", tool="read"))
+    told = fork(agent, 1)
+    told.messages += [assistant("Hm."), user(text("Go on."))]
+    agent.messages[-1] = assistant("Well.", call("t1", "read__permission_denied", path="a.txt"))
+    told.ask()
+    told.messages += [assistant("Hm."), user(text("Go on."))]
+    told.ask()
+    sent = agent.results(("t1", "Tool not found.")).ask()
+    last = {(d["conversation"], d["call_id"]): d for d in stage.decisions()}
+    carried = [d for d in last.values() if d["skipped"] is None]
+    assert [d["payload_bytes"] for d in carried] == [len(sent["t1"])]
