@@ -23,6 +23,7 @@ from ledger.memory import CallRow
 from ledger.records import Checkpoint
 from proxy.conversation import Conversation
 from proxy.exchange import Exchange
+from proxy.locate import starts_with_compaction
 from proxy.observer import AgentRequest, Answered
 from proxy.rewriting import own_output
 from proxy.runs import Run
@@ -188,7 +189,7 @@ def _answered_now(watched: Watched, turn: AgentRequest) -> list[Answered]:
                 parts = turn.wire.result_parts(turn.request, asked.result)
                 found[key] = Answered(
                     asked.row,
-                    turn.wire.call_arguments(turn.request, asked.seen),
+                    turn.arguments_of(asked),
                     own_output(turn.dialect, parts).text,
                     asked.result.is_error,
                 )
@@ -240,7 +241,8 @@ def _inherit(watched: Watched, turn: AgentRequest) -> None:
     rows = [row for row in watched.earlier if watched.is_open(row.checkpoint) and row.call_id is not None]
     if not rows:
         return
-    compacted = _is_compacted(turn)
+    # A history that was summed up has the calls themselves not in it any more.
+    compacted = starts_with_compaction(turn.wire, turn.dialect, turn.request)
     for row in rows:
         key = (row.call_id or "", row.call_digest or "")
         there = key not in watched.asked and any(
@@ -248,15 +250,6 @@ def _inherit(watched: Watched, turn: AgentRequest) -> None:
         )
         if compacted or there:
             watched.inherited.add(row.checkpoint)
-
-
-def _is_compacted(turn: AgentRequest) -> bool:
-    """Whether the history was summed up: the calls themselves are not in it any more."""
-    patterns = turn.dialect.identify.compaction
-    if not patterns or not turn.request.items:
-        return False
-    texts = [part.text or "" for part in turn.wire.texts(turn.request, turn.request.items[0])]
-    return any(re.search(pattern, text) for text in texts for pattern in patterns)
 
 
 def is_same_model(named: str, said: str) -> bool:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ledger.decisions import LedgerError, open_private
 
 # Counts up with every change of the tables below.
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, role TEXT NOT NULL, header TEXT, workspace TEXT,
@@ -24,6 +24,9 @@ CREATE TABLE IF NOT EXISTS conversations (
 CREATE TABLE IF NOT EXISTS tips (
     run_id TEXT NOT NULL, chain BLOB NOT NULL, conversation TEXT NOT NULL, depth INTEGER NOT NULL,
     calls INTEGER NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (run_id, chain));
+CREATE TABLE IF NOT EXISTS answers (
+    run_id TEXT NOT NULL, answer TEXT NOT NULL, conversation TEXT NOT NULL, depth INTEGER NOT NULL,
+    calls INTEGER NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (run_id, answer)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS calls (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, position INTEGER NOT NULL,
     call_id TEXT NOT NULL, call_digest TEXT NOT NULL, nth INTEGER NOT NULL,
@@ -208,6 +211,13 @@ class Memory:
             (run_id, row.conversation, row.role, row.header, row.workspace),
         )
 
+    def set_workspace(self, run_id: str, row: ConversationRow) -> None:
+        """Writes down the workspace of a conversation that is there already."""
+        self._db.execute(
+            "UPDATE conversations SET workspace = ? WHERE run_id = ? AND conversation = ?",
+            (row.workspace, run_id, row.conversation),
+        )
+
     def deepest_tip(self, run_id: str, chain: Sequence[bytes]) -> Tip | None:
         """The longest request that went upstream whose history is the first part of ``chain``."""
         ends = [len(chain), *range(len(chain) - _FIRST_TIPS, 0, -_MORE_TIPS)]
@@ -232,6 +242,17 @@ class Memory:
 
     def add_tip(self, run_id: str, chain: bytes, tip: Tip) -> None:
         self._db.execute("INSERT OR REPLACE INTO tips VALUES (?, ?, ?, ?, ?, ?)", (run_id, chain, *tip))
+
+    def answer(self, run_id: str, answer: str) -> Tip | None:
+        """The history that the model answered under this id."""
+        found = self._db.execute(
+            "SELECT conversation, depth, calls, first FROM answers WHERE run_id = ? AND answer = ?",
+            (run_id, answer),
+        ).fetchone()
+        return None if found is None else Tip(*found)
+
+    def add_answer(self, run_id: str, answer: str, tip: Tip) -> None:
+        self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", (run_id, answer, *tip))
 
     def calls(self, run_id: str, conversation: str) -> list[CallRow]:
         rows = self._db.execute(

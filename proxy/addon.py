@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,8 @@ from proxy.exchange import Exchange, Head, Refusal
 from proxy.injector import Injector
 from proxy.protocols.errors import error_document
 from proxy.service import ServiceError, ServiceSettings, open_service
+from proxy.socket_layer import send_instead
+from proxy.sockets import Socket
 from proxy.upstream import UpstreamError, Upstreams, parse_upstreams, route, without_token
 from scheduler.profile import ProfileError
 
@@ -60,6 +62,7 @@ class ChaosProxy:
         self._broken: str | None = None
         self._flights: dict[str, _Flight] = {}
         self._exchanges: dict[str, Exchange] = {}
+        self._sockets: dict[str, Socket] = {}
 
     def load(self, loader: Loader) -> None:
         loader.add_option("chaos_seed", int, 0, "Seed of the fault schedule.")
@@ -132,6 +135,8 @@ class ChaosProxy:
         if flight is None or self.injector is None:
             return None
         head = Head(flow.request.method, flight.path, flight.headers)
+        if flight.headers.get("upgrade", "").lower() == "websocket":
+            self._sockets[flow.id] = Socket(self.injector, flight.run_id, head)
         body = flow.request.raw_content or b""
         exchange = self.injector.on_request(flight.run_id, head, body)
         self._exchanges[flow.id] = exchange
@@ -181,17 +186,47 @@ class ChaosProxy:
                 flow.response.content = passed
         self._finish(flow)
 
+    def websocket_message(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        socket = self._sockets.get(flow.id)
+        if socket is None or flow.websocket is None:
+            return None
+        message = flow.websocket.messages[-1]
+        # Every message would be kept for as long as the socket is open.
+        del flow.websocket.messages[:-1]
+        if not message.from_client:
+            passed = socket.answered(message.content)
+            if not _is_as_it_came(passed, message.content):
+                send_instead(flow, to_harness=passed)
+            return None
+        asked = socket.asked(message.content)
+        if not _is_as_it_came(asked.on, message.content):
+            send_instead(flow, to_endpoint=asked.on, to_harness=asked.back)
+        return asyncio.sleep(asked.wait_s) if asked.wait_s else None
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        self._hang_up(flow)
+
     def error(self, flow: http.HTTPFlow) -> None:
         self._flights.pop(flow.id, None)
         self._finish(flow)
+        self._hang_up(flow)
+
+    def _hang_up(self, flow: http.HTTPFlow) -> None:
+        socket = self._sockets.pop(flow.id, None)
+        if socket is not None:
+            socket.close()
 
     def _finish(self, flow: http.HTTPFlow) -> None:
         exchange = self._exchanges.pop(flow.id, None)
         if exchange is not None and self.injector is not None:
             self.injector.on_response_end(exchange)
+        if flow.websocket is None:
+            self._sockets.pop(flow.id, None)
 
     def done(self) -> None:
         if self.injector is not None:
+            for socket in self._sockets.values():
+                socket.close()
             for exchange in self._exchanges.values():
                 self.injector.on_response_end(exchange)
             self.injector.close()
@@ -201,6 +236,10 @@ def _pass_on(injector: Injector, exchange: Exchange, chunk: bytes) -> list[bytes
     """What goes on of a chunk. Nothing at all is said as such: an empty chunk would end a chunked body."""
     passed = injector.on_response_chunk(exchange, chunk)
     return [passed] if passed else []
+
+
+def _is_as_it_came(passed: Sequence[bytes], message: bytes) -> bool:
+    return len(passed) == 1 and passed[0] == message
 
 
 def _answer(status: int, message: str) -> http.Response:

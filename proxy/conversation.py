@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from ledger.memory import CallRow, ConversationRow
+from ledger.memory import CallRow, ConversationRow, Tip
 from proxy.protocols.wire import Edit, ParsedRequest, Place, SeenCall, SeenResult
 from proxy.retelling import TextEdit
 from scheduler.call import Call, Family
@@ -32,11 +32,14 @@ def decode_draw(raw: bytes) -> Draw:
 
 @dataclass(slots=True)
 class Asked:
-    """A call where it stands in the present history; ``answered_at`` is the item with its ``result``."""
+    """A call where it stands in the present history; ``answered_at`` is the item with its ``result``.
+
+    ``seen`` None: the call itself is not in the request, since the endpoint keeps it; ``item`` is -1 then.
+    """
 
     item: int
     row: CallRow
-    seen: SeenCall
+    seen: SeenCall | None
     answered_at: int | None = None
     result: SeenResult | None = None
 
@@ -117,6 +120,9 @@ class Conversation:
         self.tip = b""
         self.in_flight = 0
         self.wire = ""
+        self.tools = b""
+        self.kept: Tip | None = None
+        self.printed: dict[CallRow, tuple[str | None, bool | None]] = {}
         self._last_settled = -1
         self._forget_history()
 
@@ -187,6 +193,11 @@ class Conversation:
 
     def rewind(self, items: int) -> None:
         """Forgets all that stands at ``items`` or later in the history."""
+        if self.kept is not None:
+            self.kept = None
+            self.printed = {}
+            self._forget_history()
+            return
         for ids in self._asked_ids[items:]:
             for call_id in ids:
                 self.present -= {asked.row for asked in self.asked[call_id] if asked.item >= items}
@@ -198,6 +209,36 @@ class Conversation:
         del self._asked_ids[items:], self._answers[items:], self.chain[items:]
         del self._edits[self._edits_upto[items - 1] if items else 0 :], self._edits_upto[items:]
         del self._carried[self._carried_upto[items - 1] if items else 0 :], self._carried_upto[items:]
+
+    def go_on(self, kept: Tip) -> None:
+        """The present history goes on from the answer to ``kept``: up to there it is the endpoint's, and what
+        is in it is known from memory alone."""
+        self._forget_history()
+        self.kept = kept
+        # The calls of that answer were drawn after its request had gone on.
+        answer = (row for row in self.rows[kept.calls :] if row.depth == kept.depth)
+        self.present = {row for row in answer if not row.answered}
+
+    def note_printed(self, row: CallRow, text: str | None, is_error: bool | None) -> None:
+        """Keeps what a tool truly printed and its error flag, where no later request says it again."""
+        if self.kept is not None and row.payload is None:
+            self.printed[row] = text, is_error
+
+    def is_past(self, kept: Tip) -> bool:
+        """Whether the history went on from the answer to ``kept`` already, and has more than it behind it."""
+        return any(row.answered and row.depth > kept.depth for row in self.rows)
+
+    def offered(self, tools: bytes) -> bytes:
+        """The tools that the model has when a request brings ``tools``: those of an earlier one can be part
+        of the history that the endpoint keeps."""
+        if tools or self.kept is None:
+            self.tools = tools
+        return self.tools
+
+    @property
+    def before(self) -> int:
+        """How many items stand before the request's own, an answer of the model counted as one."""
+        return 0 if self.kept is None else self.kept.depth + 1
 
     def first_asked(self) -> int:
         """The position of the first call in the present history; where the next one goes when it has none."""
@@ -221,7 +262,7 @@ class Conversation:
         if result.answers is not None:
             found = self._at(result.answers)
         else:
-            found = self.asked.get(result.call_id, [])
+            found = self.asked.get(result.call_id) or self._kept_calls(result.call_id)
         if not found:
             return None
         for asked in found:
@@ -230,6 +271,18 @@ class Conversation:
                 return asked, True
         return found[-1], False
 
+    def _kept_calls(self, call_id: str) -> list[Asked]:
+        """The calls of this id that the model made and the request does not repeat: first those of the answer
+        that it goes on from, then those without a result, the latest first."""
+        depth = None if self.kept is None else self.kept.depth
+        rows = self.by_id.get(call_id, ()) if call_id else ()
+        ranked = sorted(rows, key=lambda row: (row.depth != depth, row.answered, -row.position))
+        found = [Asked(-1, row, None) for row in ranked]
+        if found:
+            self.asked[call_id] = found
+            self.present |= {asked.row for asked in found}
+        return found
+
     def _at(self, place: Place) -> list[Asked]:
         """The call at a place of the present history."""
         ids = self._asked_ids[place.item]
@@ -237,12 +290,13 @@ class Conversation:
         alike = [asked for asked in self.asked[call_id] if asked.item == place.item]
         return [alike[ids[: place.call].count(call_id)]]
 
-    def close_item(
-        self, ids: tuple[str, ...], answers: tuple[Asked, ...], edits: list[Edit], carried: list[CallRow]
-    ) -> None:
-        """Ends one item of the walk. ``edits`` count from the first byte of the history."""
+    def open_item(self, ids: tuple[str, ...], answers: tuple[Asked, ...]) -> None:
+        """One more item of the present history: the ids of its calls, and the calls that it answers first."""
         self._asked_ids.append(ids)
         self._answers.append(answers)
+
+    def close_item(self, edits: list[Edit], carried: list[CallRow]) -> None:
+        """Ends the next of the opened items. ``edits`` count from the first byte of the history."""
         self._edits += edits
         self._edits_upto.append(len(self._edits))
         self._carried += carried
@@ -263,6 +317,21 @@ class Conversation:
     def carried(self) -> list[CallRow]:
         """The calls whose payload the present history carries."""
         return self._carried
+
+    @property
+    def prepared(self) -> list[CallRow]:
+        """The calls whose payload the endpoint keeps since the request before, which asked for no answer."""
+        if self.kept is None:
+            return []
+        return [
+            row
+            for row in self.rows[: self.kept.calls]
+            if row.answered
+            and row.payload is not None
+            and not row.delivered
+            and row.skipped != "superseded"
+            and row not in self._carried
+        ]
 
     @property
     def cached_bytes(self) -> int:

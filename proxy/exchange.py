@@ -11,7 +11,7 @@ from ledger.memory import CallRow
 from proxy.conversation import Conversation
 from proxy.encoding import StreamDecoder
 from proxy.holding import Holder
-from proxy.protocols.wire import ResponseReader, Usage, WireFormat
+from proxy.protocols.wire import Asked, ResponseReader, Usage, WireFormat
 from proxy.runs import Run
 from scheduler.dialect import Dialect
 
@@ -36,7 +36,9 @@ class Refusal(NamedTuple):
 class Exchange:
     """The state of one request. ``body`` is what goes upstream: the object that came in when nothing changed.
 
-    ``carried``: the calls whose payload this request carries. ``spent_ns``: the injector's time so far.
+    ``message``: what it asks for, when it came as a message of a socket. ``depth``: how long its history is
+    (None: not known), ``calls``: how many calls had been drawn when it went on. ``carried``: the calls whose
+    payload this request carries. ``spent_ns``: the injector's time so far.
     ``tools``: the tool list of the request. ``holder``: holds the blocks of calls that could be kept from
     running; ``unframed``: what came of such a response and is not part of a frame yet. ``pinned``: the
     conversation that stays loaded until the answer is there. ``answered``: the model has begun to answer.
@@ -47,11 +49,13 @@ class Exchange:
     head: Head
     body: bytes
     bytes_in: int
+    message: Asked | None = None
     wire: WireFormat | None = None
     generates: bool = False
     dialect: Dialect | None = None
     conversation: str | None = None
-    depth: int = 0
+    depth: int | None = None
+    calls: int = 0
     tools_digest: str | None = None
     carried: list[CallRow] = field(default_factory=list)
     wait_s: float = 0.0

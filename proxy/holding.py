@@ -49,19 +49,19 @@ class Holder:
         pieces = [_text(frame, place) for frame, place in here if place.how == "piece"]
         return bool(here) and (not pieces or "".join(pieces).encode("utf-8", "surrogatepass") == arguments)
 
-    def take(self, frame: Frame) -> bytes:
+    def take(self, frame: Frame) -> list[bytes]:
         """What goes on now that ``frame`` is here and its calls are decided."""
         if frame.passes and self._held:
-            return self._changed(frame)
+            return [self._changed(frame)]
         if self._held or any(self._may_hold(tool) for tool in frame.open_tools):
             self._held.append(frame)
-            return b"" if frame.open_tools else self.release()
-        return self._changed(frame)
+            return [] if frame.open_tools else self.release()
+        return [self._changed(frame)]
 
-    def release(self) -> bytes:
+    def release(self) -> list[bytes]:
         """Everything that is held, in order."""
         held, self._held = self._held, []
-        return b"".join(map(self._changed, held))
+        return [self._changed(frame) for frame in held]
 
     def _changed(self, frame: Frame) -> bytes:
         """The bytes of a frame, its calls named and given arguments as they are to go on."""

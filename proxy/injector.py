@@ -7,7 +7,7 @@ traffic goes on unchanged (or is refused, when the run asks for that). Nothing i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 
@@ -24,10 +24,12 @@ from proxy.observer import AgentRequest, Observer, Unobserved
 from proxy.options import CrashedOnPurpose, InjectorOptions
 from proxy.protocols.errors import error_document
 from proxy.protocols.wire import (
+    Asked,
     Edit,
     ParsedRequest,
     WireError,
     WireFormat,
+    is_tool_list,
     splice,
 )
 from proxy.quota import is_spent, quota_refusal
@@ -71,11 +73,14 @@ class Injector:
 
     # -- the request --
 
-    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
-        """Takes a whole request in; the exchange says what goes upstream, or what is answered instead."""
+    def on_request(self, run_id: str, head: Head, body: bytes, message: Asked | None = None) -> Exchange:
+        """Takes a whole request in; the exchange says what goes upstream, or what is answered instead.
+
+        ``message``: what it asks for, when it came as a message of a socket.
+        """
         began = time.perf_counter_ns()
         run = self.runs.get(run_id)
-        exchange = Exchange(run, head, body, len(body))
+        exchange = Exchange(run, head, body, len(body), message)
         run.open_requests += 1
         try:
             if self._recorder.unwritable is not None:
@@ -89,6 +94,14 @@ class Injector:
             self._failed(exchange, "injector", f"{type(error).__name__}: {error}")
         exchange.spent_ns += time.perf_counter_ns() - began
         exchange.sent_ns = time.perf_counter_ns()
+        return exchange
+
+    def on_unreadable(self, run_id: str, head: Head, message: bytes, reason: str) -> Exchange:
+        """A message of a harness on a socket that is not understood: it goes on, unless such are refused."""
+        run = self.runs.get(run_id)
+        exchange = Exchange(run, head, message, len(message))
+        run.open_requests += 1
+        self._failed(exchange, "request", reason)
         return exchange
 
     def _request(self, exchange: Exchange) -> None:
@@ -108,7 +121,8 @@ class Injector:
         self._recorder.start(run, dialect, version)
         wire, asks_for = recognised
         exchange.wire = wire
-        exchange.generates = asks_for == "generate"
+        asked = exchange.message
+        exchange.generates = asks_for == "generate" and (asked is None or asked.kind == "generate")
         stated = self._dialects.get(run.settings.harness or "")
         exchange.dialect = dialect or stated or self._dialects["generic"]
         if run.stopped:
@@ -142,11 +156,13 @@ class Injector:
         run = exchange.run
         conversation, request = self._locator.locate(run, wire, dialect, dict(exchange.head.headers), body)
         if conversation is None:
+            # With no tools on offer the model asks for none: what goes on from its answer is known whole.
+            exchange.depth = len(request.items) if request.continues is None else None
             return self._retell_alone(run, wire, dialect, request, body)
         exchange.conversation = conversation.id
-        exchange.depth = len(request.items)
-        exchange.tools = request.tools
-        exchange.tools_digest = self._tools_digest(request)
+        exchange.depth = conversation.before + len(request.items)
+        exchange.tools = conversation.offered(request.tools)
+        exchange.tools_digest = self._tools_digest(exchange.tools)
         try:
             self._decide(exchange, wire, dialect, conversation, request)
         except BaseException:
@@ -154,7 +170,8 @@ class Injector:
             raise
         exchange.pinned = conversation
         conversation.in_flight += 1
-        exchange.carried = list(conversation.carried)
+        exchange.calls = len(conversation.rows)
+        exchange.carried = [*conversation.prepared, *conversation.carried]
         base = request.base
         return splice(body, [Edit(e.start + base, e.end + base, e.new) for e in conversation.edits])
 
@@ -202,7 +219,9 @@ class Injector:
             self._recorder.error(run, "flattened", doubt)
         for doubt in found.doubts:
             self._recorder.error(run, "withheld", doubt)
-        turn = AgentRequest(conversation, request, wire, dialect, exchange.generates, found.answered)
+        turn = AgentRequest(
+            conversation, request, wire, dialect, exchange.generates, found.answered, walk.arguments_of
+        )
         self._log.write(self._observer.on_agent_request(run, turn))
 
     def _retell_alone(
@@ -258,14 +277,14 @@ class Injector:
             lambda target: plain_target(places.abstract(target)),
         )
 
-    def _tools_digest(self, request: ParsedRequest) -> str | None:
-        if not request.has_tools:
+    def _tools_digest(self, tools: bytes) -> str | None:
+        if not is_tool_list(tools):
             return None
-        found = self._tools_digests.get(request.tools)
+        found = self._tools_digests.get(tools)
         if found is None:
             if len(self._tools_digests) >= 64:
                 self._tools_digests.clear()
-            found = self._tools_digests[request.tools] = sha256(request.tools).hexdigest()
+            found = self._tools_digests[tools] = sha256(tools).hexdigest()
         return found
 
     # -- the response --
@@ -277,6 +296,14 @@ class Injector:
     def on_response_chunk(self, exchange: Exchange, chunk: bytes) -> bytes:
         """Some bytes of the response, none at its end; gives back what may go on to the harness."""
         return self._responses.chunk(exchange, chunk)
+
+    def on_response_message(self, exchange: Exchange, message: bytes) -> Sequence[bytes]:
+        """A message of the answer on a socket; gives back those that may go on to the harness."""
+        return self._responses.pieces(exchange, message)
+
+    def on_unreadable_answer(self, exchange: Exchange, reason: str) -> Sequence[bytes]:
+        """A message of an answer on a socket that is not understood; gives back what was held."""
+        return self._responses.unreadable(exchange, reason)
 
     def on_response_end(self, exchange: Exchange) -> None:
         """The response is whole, or the connection is gone: writes what came of the request, once."""

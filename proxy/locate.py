@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from ledger.memory import CallRow, Memory, Tip
@@ -48,17 +49,63 @@ class Locator:
             return self._by_header(run, wire, dialect, header, role, body)
         return self._by_history(run, wire, dialect, body)
 
+    def _going_on(
+        self,
+        run: Run,
+        wire: WireFormat,
+        dialect: Dialect,
+        request: ParsedRequest,
+        header: str | None = None,
+        role: str | None = None,
+    ) -> Located:
+        """A request that goes on from an answer whose history the endpoint keeps."""
+        kept = self._memory.answer(run.run_id, request.continues or "")
+        if kept is None and not is_turn(request):
+            return Located(None, request)
+        if kept is None:
+            raise WireError(
+                "this request goes on from a history that the endpoint keeps (previous_response_id or a"
+                " stored conversation) and of which nothing was seen here: nothing was injected into it"
+            )
+        name = kept.conversation or (run.by_header.get(header) if header is not None else None)
+        if name is None:
+            conversation = self._conversations.create(run, role or "main", header, None)
+        else:
+            conversation = self._conversations.get(run, name)
+        if header is None and conversation.is_past(kept):
+            conversation = self._fork(run, conversation, kept)
+        elif header is not None and header not in run.by_header and kept.conversation:
+            conversation = self._fork(run, conversation, kept, header, role)
+        self._conversations.let_go(conversation)
+        conversation.wire = wire.name
+        conversation.go_on(kept)
+        self._find_workspace(run, conversation, wire, dialect, request)
+        return Located(conversation, replace(request, shared=0))
+
+    def _find_workspace(
+        self, run: Run, conversation: Conversation, wire: WireFormat, dialect: Dialect, request: ParsedRequest
+    ) -> None:
+        """A harness can state its workspace later than in its first request, which only made ready."""
+        if conversation.row.workspace is not None or conversation.rows:
+            return
+        conversation.row.workspace = _workspace(wire, dialect, request)
+        if conversation.row.workspace is not None:
+            with self._memory.transaction():
+                self._memory.set_workspace(run.run_id, conversation.row)
+
     def _by_header(
         self, run: Run, wire: WireFormat, dialect: Dialect, header: str, role: str, body: bytes
     ) -> Located:
         known = run.by_header.get(header)
         conversation = self._conversations.get(run, known) if known is not None else None
         request = wire.parse_request(body, _last(conversation, wire))
+        if request.continues is not None:
+            return self._going_on(run, wire, dialect, request, header, role)
         if not is_turn(request):
             return Located(None, request)
-        _check_whole(request)
         if conversation is None:
             conversation = self._conversations.create(run, role, header, _workspace(wire, dialect, request))
+        self._find_workspace(run, conversation, wire, dialect, request)
         conversation.wire = wire.name
         conversation.rewind(request.shared)
         self._conversations.hold(conversation, request)
@@ -67,9 +114,10 @@ class Locator:
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
         nearest = _nearest(body, self._conversations.recent(run)[:_CANDIDATES])
         request = wire.parse_request(body, _last(nearest, wire))
+        if request.continues is not None:
+            return self._going_on(run, wire, dialect, request)
         if not is_turn(request):
             return Located(None, request)
-        _check_whole(request)
         known = nearest.chain[: request.shared] if nearest is not None else []
         chain = _chain(wire, request, known)
         conversation, shared = self._continue(run, wire, dialect, request, chain, nearest)
@@ -78,6 +126,7 @@ class Locator:
             request = replace(request, shared=0)
         else:
             request = replace(request, shared=min(shared, request.shared))
+        self._find_workspace(run, conversation, wire, dialect, request)
         conversation.rewind(request.shared)
         conversation.wire = wire.name
         self._conversations.hold(conversation, request)
@@ -100,7 +149,7 @@ class Locator:
                 return conversation, request.shared
             return self._fork(run, conversation, tip), 0
         kept = self._by_call_id(run, request)
-        if kept is None and _starts_with_compaction(wire, dialect, request):
+        if kept is None and starts_with_compaction(wire, dialect, request):
             newest = self._memory.newest_tip(run.run_id)
             kept = self._conversations.get(run, newest.conversation) if newest is not None else None
         if kept is not None:
@@ -115,9 +164,11 @@ class Locator:
                     return self._conversations.get(run, known) if known is not None else None
         return None
 
-    def _fork(self, run: Run, parent: Conversation, tip: Tip) -> Conversation:
+    def _fork(
+        self, run: Run, parent: Conversation, tip: Tip, header: str | None = None, role: str | None = None
+    ) -> Conversation:
         """A new conversation that has what its parent had when it had sent ``tip`` and got its answer."""
-        fork = self._conversations.create(run, parent.role, None, parent.row.workspace)
+        fork = self._conversations.create(run, role or parent.role, header, parent.row.workspace)
         rows: list[CallRow] = []
         for row in self._memory.calls(run.run_id, parent.id):
             if row.position < tip.calls:
@@ -166,18 +217,9 @@ def _last(conversation: Conversation | None, wire: WireFormat) -> ParsedRequest 
     return conversation.last if conversation is not None and conversation.wire == wire.name else None
 
 
-def _check_whole(request: ParsedRequest) -> None:
-    """Refuses to guess: where the endpoint keeps the history, what it holds is not seen here."""
-    if request.continues is not None:
-        raise WireError(
-            "this request goes on from a history that the endpoint keeps (previous_response_id or a stored"
-            " conversation), which this version does not follow: nothing was injected into it"
-        )
-
-
 def is_turn(request: ParsedRequest) -> bool:
     """Whether a request is an agent's: it offers tools, or brings results."""
-    return bool(request.items) and (request.has_tools or any(item.results for item in request.items))
+    return request.has_tools or any(item.results for item in request.items)
 
 
 def _session(dialect: Dialect, headers: dict[str, str]) -> tuple[str | None, str]:
@@ -201,10 +243,13 @@ def _workspace(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> st
     return None
 
 
-def _starts_with_compaction(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> bool:
+def starts_with_compaction(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> bool:
+    """Whether a history begins with the words in which this harness sums one up."""
     if not dialect.identify.compaction:
         return False
-    texts = (part.text or "" for part in wire.texts(request, request.items[0]))
+    # What the harness always says first stands before its summary.
+    opening = takewhile(lambda item: item.role != "assistant", request.items)
+    texts = (part.text or "" for item in opening for part in wire.texts(request, item))
     return any(re.search(pattern, text) for text in texts for pattern in dialect.identify.compaction)
 
 

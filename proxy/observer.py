@@ -7,12 +7,12 @@ What it returns is written to the log before the traffic goes on. When it has st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ledger.memory import CallRow
 from ledger.records import Checkpoint
-from proxy.conversation import Conversation
+from proxy.conversation import Asked, Conversation
 from proxy.exchange import Exchange
 from proxy.protocols.wire import ParsedRequest, WireFormat
 from proxy.runs import Run
@@ -32,7 +32,10 @@ class Answered(NamedTuple):
 
 
 class AgentRequest(NamedTuple):
-    """A turn of an agent that is about to go upstream; ``generates`` is False when it only counts tokens."""
+    """A turn of an agent that is about to go upstream; ``generates`` is False when it only counts tokens.
+
+    ``arguments_of`` gives the arguments of a call of the present history.
+    """
 
     conversation: Conversation
     request: ParsedRequest
@@ -40,6 +43,7 @@ class AgentRequest(NamedTuple):
     dialect: Dialect
     generates: bool
     answered: Sequence[Answered]
+    arguments_of: Callable[[Asked], bytes]
 
 
 class Observer(Protocol):

@@ -14,7 +14,7 @@ from proxy.protocols.anthropic import AnthropicMessages
 from proxy.protocols.gemini import Gemini
 from proxy.protocols.openai_chat import OpenAIChat
 from proxy.protocols.openai_responses import OpenAIResponses
-from proxy.protocols.wire import WireFormat
+from proxy.protocols.wire import SocketFormat, WireFormat
 from scheduler.dialect import Dialect
 
 WIRES: tuple[WireFormat, ...] = (AnthropicMessages(), OpenAIChat(), OpenAIResponses(), Gemini())
@@ -42,6 +42,14 @@ def wire_of(head: Head) -> tuple[WireFormat, Literal["generate", "count"]] | Non
         if kind is not None:
             return wire, kind
     return None
+
+
+def socket_of(head: Head) -> SocketFormat | None:
+    """What is spoken over the WebSocket that a request opens; None when it opens none, or another."""
+    if head.method != "GET" or head.headers.get("upgrade", "").lower() != "websocket":
+        return None
+    path = head.path.partition("?")[0]
+    return next((wire.socket for wire in WIRES if wire.kind_of(path) == "generate" and wire.socket), None)
 
 
 def could_be_an_agents(head: Head, body: bytes) -> bool:

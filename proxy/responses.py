@@ -6,13 +6,13 @@ do nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from ledger.decisions import DecisionLog, LedgerError
-from ledger.memory import CallRow, Memory
+from ledger.memory import CallRow, Memory, Tip
 from ledger.records import AnyRecord
 from proxy.conversation import Conversation, Counts, call_of, decode_draw
 from proxy.deciding import NewCall, draw_call, identify
@@ -57,14 +57,18 @@ class Responses:
         exchange.status = status
         if status >= 400:
             exchange.error_headers = headers
-        if exchange.wire is None or not exchange.generates or exchange.broken or not 200 <= status < 300:
+        is_read = exchange.generates or exchange.message is not None
+        if exchange.wire is None or not is_read or exchange.broken or not 200 <= status < 300:
             return
         try:
             exchange.decoder = stream_decoder(coding_of(headers.get("content-encoding")))
         except CodingError as error:
             self._failed(exchange, "response", str(error))
             return
-        exchange.reader = exchange.wire.reader(headers.get("content-type", ""))
+        socket = exchange.wire.socket if exchange.message is not None else None
+        exchange.reader = (
+            exchange.wire.reader(headers.get("content-type", "")) if socket is None else socket.reader()
+        )
         if exchange.conversation is not None and self._is_to_hold(exchange):
             exchange.holder = Holder(partial(self._may_withhold, exchange))
 
@@ -93,12 +97,16 @@ class Responses:
 
     def chunk(self, exchange: Exchange, chunk: bytes) -> bytes:
         """Some bytes of the response, none at its end; gives back what may go on to the harness."""
+        return b"".join(self.pieces(exchange, chunk))
+
+    def pieces(self, exchange: Exchange, chunk: bytes) -> Sequence[bytes]:
+        """As ``chunk``, one piece for each that came: of a message, the messages that may go on."""
         if exchange.status is not None and exchange.status >= 400:
             exchange.error_body = (exchange.error_body + chunk)[:ERROR_BYTES_KEPT]
         if exchange.holder is not None:
             return self._hold_chunk(exchange, exchange.holder, chunk)
         if exchange.reader is None or exchange.decoder is None or not chunk:
-            return chunk
+            return (chunk,)
         began = time.perf_counter_ns()
         try:
             if self._options.crash_at == "response":
@@ -110,10 +118,10 @@ class Responses:
         except Exception as error:  # noqa: BLE001 - the outer edge: recorded, never silent
             self._failed(exchange, "injector", f"{type(error).__name__}: {error}")
         exchange.spent_ns += time.perf_counter_ns() - began
-        return chunk
+        return (chunk,)
 
-    def _hold_chunk(self, exchange: Exchange, holder: Holder, chunk: bytes) -> bytes:
-        """As ``chunk`` where calls may have to be held; what goes on is in no coding."""
+    def _hold_chunk(self, exchange: Exchange, holder: Holder, chunk: bytes) -> list[bytes]:
+        """As ``pieces`` where calls may have to be held; what goes on is in no coding."""
         began = time.perf_counter_ns()
         released: list[bytes] = []
         try:
@@ -125,7 +133,7 @@ class Responses:
                 frames = exchange.reader.feed(plain) if chunk else exchange.reader.close()
                 for frame in frames:
                     self._frame(exchange, frame)
-                    released.append(holder.take(frame))
+                    released += holder.take(frame)
                     del exchange.unframed[: len(frame.raw)]
         except (WireError, CodingError) as error:
             self._failed(exchange, "response", str(error))
@@ -134,10 +142,15 @@ class Responses:
         if exchange.reader is None or not chunk:
             # Nothing is decided any more: what was held goes on as it came.
             exchange.reader = None
-            released += (holder.release(), bytes(exchange.unframed))
+            released += (*holder.release(), bytes(exchange.unframed))
             exchange.unframed.clear()
         exchange.spent_ns += time.perf_counter_ns() - began
-        return b"".join(released)
+        return [piece for piece in released if piece]
+
+    def unreadable(self, exchange: Exchange, reason: str) -> Sequence[bytes]:
+        """The answer cannot be read any further; gives back what was held of it, as it came."""
+        self._failed(exchange, "response", reason)
+        return exchange.holder.release() if exchange.holder is not None else ()
 
     def end(self, exchange: Exchange) -> None:
         """The response is whole, or the connection is gone: writes what came of the request, once."""
@@ -164,16 +177,28 @@ class Responses:
     def _frame(self, exchange: Exchange, frame: Frame) -> None:
         calls: list[CallDone] = []
         for event in frame.events:
-            exchange.answered = True
+            exchange.answered = exchange.generates
             match event:
                 case CallDone():
                     calls.append(event)
                 case UsageSeen(usage):
                     exchange.usage = usage
-                case Finished(asked, model):
+                case Finished(asked, model, answer_id):
                     exchange.asked_for_tools, exchange.model = asked, model
+                    self._remember_answer(exchange, answer_id)
         if calls:
             self._remember(exchange, frame, calls)
+
+    def _remember_answer(self, exchange: Exchange, answer_id: str | None) -> None:
+        """Remembers what a later request can go on from, before the harness knows that it can."""
+        if answer_id is None or exchange.depth is None:
+            return
+        with self._memory.transaction():
+            self._memory.add_answer(
+                exchange.run.run_id,
+                answer_id,
+                Tip(exchange.conversation or "", exchange.depth, exchange.calls, 0),
+            )
 
     def _remember(self, exchange: Exchange, frame: Frame, calls: list[CallDone]) -> None:
         """Draws the calls of a response and remembers them before the harness can run them. One that is not
@@ -182,6 +207,7 @@ class Responses:
             raise WireError("the model asked for a tool in answer to a request that offered none")
         run, dialect = exchange.run, exchange.dialect
         conversation = self._conversations.get(run, exchange.conversation)
+        depth = exchange.depth or 0
         counts = self._counts(conversation, exchange)
         rows: list[CallRow] = []
         decisions: list[AnyRecord] = []
@@ -191,9 +217,7 @@ class Responses:
             new = NewCall(call.call_id, call.tool, call.arguments)
             identified = identify(run.settings, dialect, conversation, new)
             nth = _nth(conversation, exchange, call.call_id, identified.digest)
-            row = draw_call(
-                run.settings, dialect, conversation, new, identified, counts, nth, exchange.depth, began
-            )
+            row = draw_call(run.settings, dialect, conversation, new, identified, counts, nth, depth, began)
             if self._can_withhold(exchange, frame, call, row):
                 decisions.append(self._withhold(exchange, conversation, call, row, began))
                 withheld.append((call.ref, row))

@@ -181,6 +181,11 @@ class Conversations:
         conversation.last = request
         self._shed()
 
+    def let_go(self, conversation: Conversation) -> None:
+        """Keeps no request of a conversation to compare the next one with."""
+        self._held_bytes -= conversation.cached_bytes
+        conversation.last = None
+
     def create(self, run: Run, role: str, header: str | None, workspace: str | None) -> Conversation:
         """A new, empty conversation, written down at once; ids count up from ``c0`` in each run."""
         row = ConversationRow(f"c{len(run.ids)}", role, header, workspace)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,7 @@ from proxy.protocols.wire import (
     SeenResult,
     WireFormat,
 )
+from proxy.remembered import of_its_arguments, only_one_of_its_id
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
 from proxy.withholding import (
@@ -54,6 +56,23 @@ class Findings:
     wait_s: float = 0.0
 
 
+class _Visit(NamedTuple):
+    """One item on the walk: what is done to it, and whose payload it carries."""
+
+    at: int
+    item: Item
+    edits: list[Edit]
+    carried: list[CallRow]
+
+
+class _Found(NamedTuple):
+    """A result and its call; ``is_first``: it is the first of this call in the present history."""
+
+    asked: Asked
+    is_first: bool
+    result: SeenResult
+
+
 class Walk:
     """One request of one conversation. ``arguments_of`` gives a call's arguments as the model wrote them."""
 
@@ -68,7 +87,6 @@ class Walk:
         log_texts: bool,
         arguments_of: Callable[[CallRow], bytes],
     ) -> None:
-        self._arguments_of = arguments_of
         self._settings = settings
         self._wire = wire
         self._dialect = dialect
@@ -79,6 +97,8 @@ class Walk:
         self._unrelayed: set[CallRow] = set()
         self._edits: list[Edit] = []
         self._carried: list[CallRow] = []
+        self._of_one_answer: list[CallRow] = []
+        self._arguments_of = arguments_of
         roles = [item.role for item in request.items[request.shared :]]
         new_assistants = [i for i, role in enumerate(roles) if role == "assistant"]
         self._last_assistant = request.shared + new_assistants[-1] if new_assistants else -1
@@ -86,42 +106,61 @@ class Walk:
     def run(self, *, orphans: bool) -> Findings:
         """Walks every item that is not shared with the last request; ``orphans`` gives up the calls that it
         went past."""
-        request = self._request
-        for index in range(request.shared, len(request.items)):
-            self._item(index, request.items[index])
+        for visits in self._between_answers():
+            results = [(visit, found) for visit in visits for found in self._seen(visit)]
+            # Results come in whatever order the tools finished; they are decided in the model's order.
+            for visit, found in sorted(results, key=lambda entry: entry[1].asked.row.position):
+                self._edits, self._carried = visit.edits, visit.carried
+                self._result(visit.at, found)
+            for visit in visits:
+                self._conversation.close_item(visit.edits, visit.carried)
         if orphans:
             self._orphans()
         return self._found
 
-    def _item(self, index: int, item: Item) -> None:
-        self._edits, self._carried = [], []
+    def _between_answers(self) -> Iterator[list[_Visit]]:
+        """The new items, those together that stand between two answers of the model."""
+        visits: list[_Visit] = []
+        items = self._request.items
+        for index in range(self._request.shared, len(items)):
+            if items[index].role == "assistant" and visits:
+                yield visits
+                visits = []
+            visits.append(_Visit(index, items[index], [], []))
+        yield visits
+
+    def _seen(self, visit: _Visit) -> list[_Found]:
+        """Takes one item into the present history; gives back the results in it."""
+        index, item = visit.at, visit.item
+        self._edits, self._carried = visit.edits, visit.carried
+        if item.role != "assistant":
+            self._of_one_answer = []
         if item.calls:
             self._calls(index, item.calls)
-        found: list[tuple[Asked, SeenResult, bool]] = []
+        found: list[_Found] = []
         for result in item.results:
             answered = self._conversation.answer(result, index)
             if answered is not None:
-                asked, is_first = answered
-                found.append((asked, result, is_first))
-        # Results come in whatever order the tools finished; they are decided in the model's order.
-        for asked, result, _ in sorted(found, key=lambda entry: entry[0].row.position):
-            self._result(index, asked, result)
+                found.append(_Found(*answered, result))
         ids = tuple(call.call_id for call in item.calls)
-        first = tuple(asked for asked, _, is_first in found if is_first)
-        self._conversation.close_item(ids, first, self._edits, self._carried)
+        first = tuple(one.asked for one in found if one.is_first)
+        self._conversation.open_item(ids, first)
+        return found
 
     def _calls(self, index: int, calls: Sequence[SeenCall]) -> None:
         """Finds each call in the memory; one that was never relayed is drawn here."""
         conversation = self._conversation
         counts: Counts | None = None
-        before: list[CallRow] = []
+        # Where every call is an item of its own, those before it can be of the same answer.
+        before = self._of_one_answer
         for seen in calls:
             row = self._withheld(index, seen, before)
             if row is not None:
                 conversation.ask(index, row, seen)
                 before.append(row)
                 continue
-            row = self._only_one_of_its_id(seen) or self._of_its_arguments(seen)
+            row = only_one_of_its_id(conversation, seen)
+            row = row or of_its_arguments(conversation, seen, self._identify(seen)[1].digest)
             if row is None:
                 self._doubt(seen)
                 counts = counts or self._counts_before(before)
@@ -200,41 +239,6 @@ class Walk:
         )
         return row
 
-    def _only_one_of_its_id(self, seen: SeenCall) -> CallRow | None:
-        """The relayed call with this id, when there is but one and it is not in the present history yet: it
-        is the one whatever its arguments look like now, so they need not be read."""
-        rows = self._conversation.by_id.get(seen.call_id, ()) if seen.call_id else ()
-        return rows[0] if len(rows) == 1 and self._could_be(rows[0], seen) else None
-
-    def _of_its_arguments(self, seen: SeenCall) -> CallRow | None:
-        """The call with this id and these arguments that has as many of its like before it; else one with
-        this id whose arguments the harness wrote in another way."""
-        conversation = self._conversation
-        digest = self._identify(seen)[1].digest
-        nth = conversation.nth(seen.call_id, digest)
-        row = conversation.by_pair.get((seen.call_id, digest, nth))
-        if row is not None:
-            return row
-        for row in conversation.by_id.get(seen.call_id, ()) if seen.call_id else ():
-            if self._could_be(row, seen):
-                return row
-        return self._without_id(seen, digest) if seen.call_id not in conversation.by_id else None
-
-    def _without_id(self, seen: SeenCall, digest: str) -> CallRow | None:
-        """A call that the model made without an id, where the harness made one up: the first of its tool with
-        these arguments that is not in the present history, else the first of its tool."""
-        rows = self._conversation.by_id.get("", ())
-        open_rows = [row for row in rows if self._could_be(row, seen)]
-        alike = [row for row in open_rows if row.call_digest == digest]
-        return next(iter(alike or open_rows), None)
-
-    def _could_be(self, row: CallRow, seen: SeenCall) -> bool:
-        """Whether a call with arguments of its own may be this one: such as were swapped are not."""
-        return row.tool == seen.tool and not row.is_swapped and not self._is_present(row)
-
-    def _is_present(self, row: CallRow) -> bool:
-        return row in self._conversation.present
-
     def _identify(self, seen: SeenCall) -> tuple[NewCall, Identified]:
         new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))
         return new, identify(self._settings, self._dialect, self._conversation, new)
@@ -246,7 +250,15 @@ class Walk:
         new, identified = self._identify(seen)
         nth = conversation.nth(seen.call_id, identified.digest)
         row = draw_call(
-            self._settings, self._dialect, conversation, new, identified, counts, nth, index, began
+            self._settings,
+            self._dialect,
+            conversation,
+            new,
+            identified,
+            counts,
+            nth,
+            conversation.before + index,
+            began,
         )
         conversation.remember(row)
         self._unrelayed.add(row)
@@ -261,15 +273,26 @@ class Walk:
                 counts.add(self._settings.profile, call_of(row), decode_draw(row.draw))
         return counts
 
-    def _result(self, index: int, asked: Asked, result: SeenResult) -> None:
+    def arguments_of(self, asked: Asked) -> bytes:
+        """The arguments of a call of the present history, as the harness sent them back, if it did."""
+        if asked.seen is None:
+            return self._arguments_of(asked.row)
+        return self._wire.call_arguments(self._request, asked.seen)
+
+    def _result(self, index: int, found: _Found) -> None:
+        asked, is_first, result = found
         row = asked.row
-        if row.answered:
-            if row.payload is not None:
-                self._replay(row, result, self._wire.result_parts(self._request, result))
+        if row.answered and row.payload is None:
             return
         began = time.perf_counter_ns()
         parts = self._wire.result_parts(self._request, result)
         text = own_output(self._dialect, parts).text
+        if row.answered:
+            # What comes under the id of a call that has its result is that result once more, or is none:
+            # a note of the harness stays what it is.
+            if is_first or text == row.original or self._is_superseding(text):
+                self._replay(row, result, parts)
+            return
         if row.wire_name is not None:
             self._never_ran(row, result, parts, text)
             return
@@ -280,7 +303,7 @@ class Walk:
             record = record_of(self._settings, self._conversation, row, drawn, None, text)
         else:
             row.skipped = None  # it may have been given up as an orphan
-            arguments = self._wire.call_arguments(self._request, asked.seen)
+            arguments = self.arguments_of(asked)
             self._found.answered.append(Answered(row, arguments, text, result.is_error))
             verdict = decide(
                 self._settings,
@@ -295,6 +318,7 @@ class Walk:
             record = verdict.record
             self._found.wait_s += verdict.wait_s
         self._mark(row, text)
+        self._conversation.note_printed(row, text, result.is_error)
         if row not in self._unrelayed:
             self._found.changed.append(row)
         if row.payload is not None:
@@ -311,7 +335,7 @@ class Walk:
         row.original, row.skipped = text or "", None
         if row not in self._found.added:
             self._found.changed.append(row)
-        if text is not None and self._dialect.is_superseding(text):
+        if self._is_superseding(text):
             self._supersede(row, text)
         else:
             self._mark(row, text)
@@ -332,11 +356,7 @@ class Walk:
     def _replay(self, row: CallRow, result: SeenResult, parts: Sequence[Part]) -> None:
         """Puts the remembered payload in the result's place, unless the harness took the result back."""
         output = own_output(self._dialect, parts)
-        if row.skipped == "superseded" or (
-            output.text is not None
-            and output.text != row.original
-            and self._dialect.is_superseding(output.text)
-        ):
+        if row.skipped == "superseded" or (output.text != row.original and self._is_superseding(output.text)):
             self._supersede(row, output.text)
             return
         drawn = decode_draw(row.draw)
@@ -351,6 +371,10 @@ class Walk:
         base = self._request.base
         self._edits += (Edit(edit.start - base, edit.end - base, edit.new) for edit in edits)
         self._carried.append(row)
+
+    def _is_superseding(self, text: str | None) -> bool:
+        """Whether the harness took a result back in its own words."""
+        return text is not None and self._dialect.is_superseding(text)
 
     def _supersede(self, row: CallRow, text: str | None) -> None:
         if row.skipped != "superseded":
@@ -378,6 +402,8 @@ class Walk:
         if row.payload is not None:
             # What had failed is never replaced.
             return (row.payload if row.skipped == "dereferenced" else row.original), None
+        if row in self._conversation.printed:
+            return self._conversation.printed[row]
         for asked in self._conversation.asked.get(row.call_id, ()):
             if asked.row is row and asked.result is not None:
                 parts = self._wire.result_parts(self._request, asked.result)
@@ -387,8 +413,8 @@ class Walk:
     def _orphans(self) -> None:
         """Calls that the conversation went past without a result."""
         for row in list(self._conversation.pending):
-            gone_past = len(self._request.items) > row.depth + 1
-            if gone_past and not self._is_present(row) and row.skipped != "orphaned":
+            gone_past = self._conversation.before + len(self._request.items) > row.depth + 1
+            if gone_past and row not in self._conversation.present and row.skipped != "orphaned":
                 self._found.decisions.append(orphan(self._settings, self._conversation, row))
                 self._found.changed.append(row)
 

@@ -13,7 +13,6 @@ import orjson
 
 from proxy.protocols.history import decoded
 from proxy.protocols.openai_responses_stream import MessageReader
-from proxy.protocols.openai_shapes import error_document
 from proxy.protocols.text import without_lone_surrogates
 from proxy.protocols.wire import Asked, ResponseReader
 
@@ -22,6 +21,8 @@ class _Message(msgspec.Struct):
     type: Any = None
     generate: Any = None
     stream_id: Any = None
+    status: Any = None
+    status_code: Any = None
 
 
 _message = msgspec.json.Decoder(_Message)
@@ -42,8 +43,18 @@ class ResponsesSocket:
     def reader(self) -> ResponseReader:
         return MessageReader()
 
-    def error_message(self, status: int, message: str) -> bytes:
-        return orjson.dumps({"type": "error", "status": status, "error": error_document(status, message)})
+    def failure(self, message: bytes) -> int | None:
+        found = decoded(_message, without_lone_surrogates(message))
+        if found.type == "response.failed":
+            return 200
+        if found.type != "error":
+            return None
+        status = found.status if found.status is not None else found.status_code
+        return status if isinstance(status, int) and status >= 400 else 500
+
+    def error_message(self, status: int, body: bytes, stream: str) -> bytes:
+        said = {"type": "error", "status": status} | orjson.loads(body)
+        return orjson.dumps(said | {"stream_id": stream} if stream else said)
 
 
 def _stream(message: _Message) -> str:

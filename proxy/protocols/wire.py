@@ -115,7 +115,7 @@ class ParsedRequest:
 
     @property
     def has_tools(self) -> bool:
-        return self.tools[:1] == b"[" and self.tools[1:].lstrip(b" \t\r\n")[:1] != b"]"
+        return is_tool_list(self.tools)
 
     def slice(self, span: Span) -> bytes:
         """The bytes of a span of an item."""
@@ -318,9 +318,19 @@ class SocketFormat(Protocol):
         """A reader for one answer: it is fed one whole message at a time, and done at ``Finished``."""
         ...
 
-    def error_message(self, status: int, message: str) -> bytes:
-        """An error as a message of the endpoint."""
+    def failure(self, message: bytes) -> int | None:
+        """The status of an answer that ends with this message of the endpoint and without ``Finished``; None
+        for any other message. ``WireError``."""
         ...
+
+    def error_message(self, status: int, body: bytes, stream: str) -> bytes:
+        """An error body (``WireFormat.error_body``) as a message of the endpoint."""
+        ...
+
+
+def is_tool_list(tools: bytes) -> bool:
+    """Whether the raw bytes of a tool list have a tool in it."""
+    return tools[:1] == b"[" and tools[1:].lstrip(b" \t\r\n")[:1] != b"]"
 
 
 def splice(body: bytes, edits: Sequence[Edit]) -> bytes:

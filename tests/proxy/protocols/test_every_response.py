@@ -145,7 +145,8 @@ def test_a_call_renamed_everywhere_is_as_if_the_model_had_named_it_so(
     for number, call in enumerate(calls_in(frames)):
         if number in names:
             holder.rename(call.ref, names[number])
-    assert b"".join(map(holder.take, frames)) == b"".join(spelled(renamed_answer(answer, names)))
+    passed = [piece for frame in frames for piece in holder.take(frame)]
+    assert b"".join(passed) == b"".join(spelled(renamed_answer(answer, names)))
 
 
 HARMLESS = '{"command": ":"}'
@@ -172,8 +173,8 @@ def test_a_call_whose_arguments_are_swapped_has_the_new_ones_wherever_it_is_said
                     holder.swap(event.ref, HARMLESS)
                     swapped.add(number)
                 number += 1
-        passed.append(holder.take(frame))
-    passed.append(holder.release())
+        passed += holder.take(frame)
+    passed += holder.release()
     left = b"".join(passed)
     heard = heard_calls(frames_of(kit.wire.reader(kind), [left]))
     wanted = [
@@ -244,8 +245,8 @@ def test_what_is_held_goes_on_under_another_name_and_nothing_before_it_is_known(
                     assert holder.can_rename(event.ref, [frame])
                     holder.rename(event.ref, names[number])
                 number += 1
-        passed.append(holder.take(frame))
-    passed.append(holder.release())
+        passed += holder.take(frame)
+    passed += holder.release()
     assert b"".join(passed) == b"".join(kit.endpoint.streamed(renamed_answer(answer, names)))
 
 

@@ -133,7 +133,7 @@ def test_all_three_copies_of_a_call_get_another_name() -> None:
     frames = frames_of(WIRE.reader("text/event-stream"), stream)
     holder = Holder(lambda _tool: False)
     holder.rename("1", "exec_command__timeout")
-    raw = b"".join(map(holder.take, frames))
+    raw = b"".join(piece for frame in frames for piece in holder.take(frame))
     assert raw.count(b'"exec_command__timeout"') == 3
     assert raw.replace(b"exec_command__timeout", b"exec_command") == b"".join(stream)
     assert [frame.open_tools for frame in frames] == [("exec_command",), (), ()]
@@ -185,7 +185,7 @@ def test_messages_say_what_events_say(answer: Answer) -> None:
             if isinstance(found, CallDone):
                 holder.rename(found.ref, "x__y")
     for frame in by_message:
-        named = json.loads(holder.take(frame))
+        named = json.loads(*holder.take(frame))
         if frame.names:
             items = [named.get("item"), *named.get("response", {}).get("output", [])]
             assert "x__y" in [item.get("name") for item in items if item]
@@ -194,5 +194,25 @@ def test_messages_say_what_events_say(answer: Answer) -> None:
 def test_an_error_message_is_the_endpoints_own() -> None:
     socket = WIRE.socket
     assert socket is not None
-    mine, theirs = socket.error_message(400, "no"), ResponsesWire().error_message(400, "no")
+    body = WIRE.error_body(400, "no")
+    mine, theirs = socket.error_message(400, body, ""), ResponsesWire().error_message(400, "no")
     assert json.loads(mine) == json.loads(theirs)
+    assert json.loads(socket.error_message(400, body, "s1")) == json.loads(theirs) | {"stream_id": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ({"type": "error", "status": 429, "error": {}}, 429),
+        ({"type": "error", "status_code": 400}, 400),
+        ({"type": "error", "error": {"message": "x"}}, 500),
+        ({"type": "error", "status": "429"}, 500),
+        ({"type": "response.failed", "response": {"status": "failed"}}, 200),
+        ({"type": "response.completed"}, None),
+        ({"type": "response.output_text.delta", "delta": "error"}, None),
+    ],
+)
+def test_answers_that_end_in_an_error(said: dict[str, Any], status: int | None) -> None:
+    socket = WIRE.socket
+    assert socket is not None
+    assert socket.failure(dumps(said)) == status
