@@ -171,7 +171,8 @@ def decide(
         row.skipped = drawn.limited
     elif kind is not None and kind.timing == "before":
         # It reached the harness, which refused it for want of a target, or ran it: nothing may say otherwise.
-        row.skipped = "already_failed" if lacks_target(dialect, row.tool, values) else "already_ran"
+        refused = lacks_target(dialect, row.tool, values) and has_failed(form, text or "", result.is_error)
+        row.skipped = "already_failed" if refused else "already_ran"
     elif kind is not None:
         source = true_texts[0] if back and true_texts else text
         outcome = apply_after(

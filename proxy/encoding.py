@@ -22,15 +22,39 @@ class CodingError(ValueError):
 
 
 def coding_of(header: str | None) -> str | None:
-    """The coding that a Content-Encoding header names, or None for a plain body."""
-    name = (header or "").strip().lower()
-    return None if name in {"", "identity"} else name
+    """The coding that a Content-Encoding header names, or None for a plain body.
+
+    Several stand in the order in which they were put on, ``x-gzip`` is ``gzip``:
+    https://www.rfc-editor.org/rfc/rfc9110#section-8.4
+    """
+    names = [name.strip() for name in (header or "").lower().split(",")]
+    known = ["gzip" if name == "x-gzip" else name for name in names if name not in {"", "identity"}]
+    return ", ".join(known) or None
 
 
 def decode(body: bytes, coding: str | None) -> bytes:
     """The plain body; raises ``CodingError`` for an unknown coding or a broken body."""
-    if coding is None:
-        return body
+    for name in reversed(_layers(coding)):
+        body = _decode(body, name)
+    return body
+
+
+def encode(body: bytes, coding: str | None, like: bytes) -> bytes:
+    """``body`` in ``coding``, as ``like`` is: deflate can be with the header of zlib, or without."""
+    came: list[tuple[str, bytes]] = []
+    for name in reversed(_layers(coding)):
+        came.append((name, like))
+        like = _decode(like, name)
+    for name, form in reversed(came):
+        body = _encode(body, name, form)
+    return body
+
+
+def _layers(coding: str | None) -> list[str]:
+    return [] if coding is None else coding.split(", ")
+
+
+def _decode(body: bytes, coding: str) -> bytes:
     if coding not in CODINGS:
         raise CodingError(f"unknown content-encoding {coding!r}")
     try:
@@ -42,14 +66,18 @@ def decode(body: bytes, coding: str | None) -> bytes:
     return plain
 
 
-def encode(body: bytes, coding: str | None) -> bytes:
-    """``body`` in ``coding``."""
-    if coding is None:
-        return body
+def _encode(body: bytes, coding: str, like: bytes) -> bytes:
+    if coding == "deflate" and not _has_zlib_header(like):
+        return zlib.compress(body, wbits=-zlib.MAX_WBITS)
     coded = _codings.encode(body, coding)
     if not isinstance(coded, bytes):
         raise CodingError(f"cannot encode a body as {coding}")
     return coded
+
+
+def _has_zlib_header(body: bytes) -> bool:
+    """https://www.rfc-editor.org/rfc/rfc1950#section-2.2"""
+    return len(body) > 1 and body[0] & 0x0F == 8 and int.from_bytes(body[:2]) % 31 == 0
 
 
 class StreamDecoder(Protocol):
@@ -70,7 +98,9 @@ class _Deflate:
 
     def __call__(self, chunk: bytes, /) -> bytes:
         if self._decoder is None:
-            has_header = chunk[:1] and chunk[0] & 0x0F == 8
+            if not chunk:
+                return chunk
+            has_header = chunk[0] & 0x0F == 8
             self._decoder = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS).decompress
         return self._decoder(chunk)
 

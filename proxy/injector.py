@@ -135,7 +135,7 @@ class Injector:
         if run.stopped or (exchange.generates and is_spent(run)):
             self._stop(exchange)
         elif edited is not plain:
-            exchange.body = encode(edited, coding)
+            exchange.body = encode(edited, coding, exchange.body)
 
     def _stop(self, exchange: Exchange) -> None:
         """Lets nothing go upstream: the run was stopped, or its token budget is spent."""

@@ -147,6 +147,9 @@ class Locator:
             conversation = self._conversations.get(run, tip.conversation)
             if chain[tip.depth - 1] == conversation.tip:
                 return conversation, request.shared
+            edited = self._with_later_calls(run, request, tip)
+            if edited is not None:
+                return edited, 0
             return self._fork(run, conversation, tip), 0
         kept = self._by_call_id(run, request)
         if kept is None and starts_with_compaction(wire, dialect, request):
@@ -155,6 +158,18 @@ class Locator:
         if kept is not None:
             return kept, request.shared if kept is nearest else 0
         return self._conversations.create(run, "main", None, _workspace(wire, dialect, request)), 0
+
+    def _with_later_calls(self, run: Run, request: ParsedRequest, tip: Tip) -> Conversation | None:
+        """The conversation whose history this is, with something changed or left out in its middle: behind
+        what it shares with ``tip`` stands a call that was made after it. A fork has none of those."""
+        for item in reversed(request.items[tip.depth :]):
+            for call in item.calls:
+                name = self._memory.call_by_id(run.run_id, call.call_id) if call.call_id else None
+                known = self._conversations.get(run, name) if name is not None else None
+                rows = known.by_id.get(call.call_id, ()) if known is not None else ()
+                if any(row.tool == call.tool and row.depth > tip.depth for row in rows):
+                    return known
+        return None
 
     def _by_call_id(self, run: Run, request: ParsedRequest) -> Conversation | None:
         for item in request.items:

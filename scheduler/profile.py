@@ -45,9 +45,10 @@ _AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
 
 
 class PersistenceWeights(Checked):
-    """How faults split into those that pass and those that stay; only the ratio counts."""
+    """How faults split into those that pass and those that stay; only the ratio counts, what is not named has
+    no part."""
 
-    transient: _Weight = 1.0
+    transient: _Weight = 0.0
     permanent: _Weight = 0.0
 
     @model_validator(mode="after")
@@ -118,7 +119,7 @@ class Profile(Checked):
     rate: _Rate
     rates: dict[Family, _Rate] = Field(default_factory=dict)
     weights: dict[Family, dict[str, _Weight]] = Field(default_factory=dict)
-    persistence: PersistenceWeights = PersistenceWeights()
+    persistence: PersistenceWeights = PersistenceWeights(transient=1.0)
     identity: Identity = "content"
     skip_first: _Count = 0
     max_faults: _Count | None = None

@@ -22,5 +22,6 @@ register(
         mode=implicit,
         rewrite=rewrite,
         on_text=True,
+        keeps_images=True,
     )
 )

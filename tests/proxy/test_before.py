@@ -270,3 +270,29 @@ def test_the_harness_repairs_a_call_that_never_ran(tmp_path: Path) -> None:
     assert sent[1]["content"][1] == read_a()
     assert sent[2]["content"][0]["content"] == repair
     assert scene.decisions()[-1]["skipped"] == "superseded"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "is_error", "reason"),
+    [
+        (
+            {},
+            "<tool_use_error>InputValidationError: file_path is missing</tool_use_error>",
+            True,
+            "already_failed",
+        ),
+        ({}, "1\tline one", None, "already_ran"),
+        ({"file_path": "/ws/a.txt"}, "<tool_use_error>no</tool_use_error>", True, "already_ran"),
+    ],
+)
+def test_only_what_failed_is_said_to_have_failed(
+    tmp_path: Path, arguments: dict[str, str], told: str, is_error: bool | None, reason: str
+) -> None:
+    """A call without what its tool is about goes on: its harness refuses it, or makes something of it."""
+    scene = stage(tmp_path, DENY)
+    flag = {} if is_error is None else {"is_error": is_error}
+    messages = [user("go"), assistant(call("t1", "Read", **arguments)), user(result("t1", told, **flag))]
+    exchange = scene.post(body(messages), CLAUDE)
+    assert exchange.body == body(messages)
+    (decision,) = scene.decisions()
+    assert (decision["kind"], decision["skipped"]) == ("permission_denied", reason)

@@ -321,3 +321,37 @@ def test_a_withheld_call_that_was_given_up_and_comes_back_is_applied_in_the_log(
     last = {(d["conversation"], d["call_id"]): d for d in stage.decisions()}
     carried = [d for d in last.values() if d["skipped"] is None]
     assert [d["payload_bytes"] for d in carried] == [len(sent["t1"])]
+
+
+def _left_out(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return messages[:1] + messages[3:]
+
+
+def _reworded(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*messages[:2], user(result("t1", "(removed to save room)")), *messages[3:]]
+
+
+def _told_before(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [messages[0], assistant("Understood."), user(text("A note.")), *messages[1:]]
+
+
+@pytest.mark.parametrize("edit", [_left_out, _reworded, _told_before])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_history_changed_in_its_middle_keeps_its_faults(tmp_path: Path, edit: Any, restarted: bool) -> None:
+    """Some harnesses make room by leaving old turns out: what the model has seen it sees again."""
+    stage = Stage(tmp_path, only("wrong_data"))
+    agent = stage.pi()
+    for name in ("t1", "t2", "t3"):
+        agent.turn(*read(name, tool="read"), FILE)
+    first = agent.ask()
+    decided = len(stage.decisions())
+    if restarted:
+        stage.restart()
+    agent.messages = edit(agent.messages)
+    sent = agent.ask(read("t4", tool="read"))
+    assert [sent[name] for name in ("t2", "t3")] == [first[name] for name in ("t2", "t3")]
+    assert FILE not in dict(sent.results).values()
+    agent.results(("t4", FILE)).ask()
+    found = stage.decisions()
+    assert len(found) == decided + 1
+    assert (found[-1]["call_id"], found[-1]["occurrence"], found[-1]["skipped"]) == ("t4", 3, None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.build import Answer, assistant, body, call, result, text, user
+from tests.proxy.build import Answer, assistant, body, call, image, result, text, user
 from tests.proxy.stage import CLAUDE, PI, Agent, Stage, force, only, profile, read
 
 EMPTY = "<system-reminder>Warning: the file exists but the contents are empty.</system-reminder>"
@@ -330,3 +330,15 @@ def test_one_result_twice(empties: Stage) -> None:
     agent.results(("t1", FILE))
     assert [content for _, content in agent.ask().results] == [EMPTY, EMPTY]
     assert len(empties.decisions()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "stays"), [("wrong_data", True), ("truncated", True), ("post_effect_error", False)]
+)
+def test_an_image_beside_the_text(tmp_path: Path, kind: str, stays: bool) -> None:
+    """What alters a result's text leaves its image alone; what replaces the result replaces all of it."""
+    agent = Stage(tmp_path, only(kind)).claude()
+    agent.turn(*read("t1"), [image(), text("1\tline 1\n2\tline 2\n3\tline 3\n")])
+    shown = agent.ask()["t1"]
+    assert (image() in shown) == stays
+    assert len(shown) == 1 + stays

@@ -58,6 +58,7 @@ READ = {"read": {"empty": 1}}
         ({"weights": {"read": {"empty": -1}}}, "weights.read.empty:"),
         ({"weights": {"read": {"empty": math.inf}}}, "weights.read.empty:"),
         ({"persistence": {"transient": 0, "permanent": 0}}, "one of transient and permanent"),
+        ({"persistence": {}}, "one of transient and permanent"),
         ({"max_faults": -1}, "max_faults:"),
         ({"skip_first": 1.5}, "skip_first:"),
     ],
@@ -153,3 +154,20 @@ def test_a_profile_cannot_be_changed() -> None:
     got: Profile = profile()
     with pytest.raises(ValueError, match="frozen"):
         got.rate = 0.9  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("given", "transient", "permanent"),
+    [
+        (None, 1, 0),
+        ({"permanent": 1}, 0, 1),
+        ({"transient": 2}, 2, 0),
+        ({"transient": 1, "permanent": 3}, 1, 3),
+    ],
+)
+def test_a_persistence_that_is_not_named_has_no_part(
+    given: dict[str, float] | None, transient: float, permanent: float
+) -> None:
+    data = {"name": "p", "rate": 1, "weights": READ} | ({} if given is None else {"persistence": given})
+    weights = parse_profile(data, "p.yaml").persistence
+    assert (weights.transient, weights.permanent) == (transient, permanent)
