@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Literal
 
 from harness import npm
@@ -12,10 +13,13 @@ from harness.launch import Launch
 # Which tools Codex offers hangs on the model's name: this one gets a shell and patches, later ones a single
 # tool that runs JavaScript.
 DEFAULT_MODEL = "gpt-5.5"
-Transport = Literal["http", "websocket"]
+Transport = Literal["http", "websocket", "built-in"]
+"""How Codex speaks to its endpoint: as a provider of its own, or as the one that it has built in."""
 
 _PROVIDER = "endpoint"
 _KEY = "CHAOSPROXY_KEY"
+_NO_KEY = "none-needed"
+_ALWAYS = ("check_for_update_on_startup = false", "", "[analytics]", "enabled = false", "")
 _RECIPE = NpmRecipe(
     name="codex",
     version="0.171.0",
@@ -25,7 +29,10 @@ _RECIPE = NpmRecipe(
 
 
 class Codex:
-    """Codex names its sessions itself: a resume goes on with the last one of the job's home."""
+    """Codex names its sessions itself: a resume goes on with the last one of the job's home.
+
+    The provider that it has built in speaks over a WebSocket, and over HTTP only where it gets none.
+    """
 
     name = "codex"
     recipe: Recipe | None = _RECIPE
@@ -54,26 +61,30 @@ class Codex:
         if job.resume is not None:
             argv += ["resume", "--last"]
         argv += ["--", job.prompt]
-        config = job.home / ".codex" / "config.toml"
-        env = base_environment(job, program.path) | {_KEY: "none-needed"} | dict(job.env)
-        return Launch(tuple(argv), env, job.workspace, ((config, self._config(job)),))
+        env = base_environment(job, program.path) | {_KEY: _NO_KEY} | dict(job.env)
+        return Launch(tuple(argv), env, job.workspace, self._files(job))
 
-    def _config(self, job: Job) -> str:
+    def _files(self, job: Job) -> tuple[tuple[Path, str], ...]:
+        folder = job.home / ".codex"
+        config = (folder / "config.toml", "\n".join((*self._top(job), *_ALWAYS, *self._provider(job), "")))
+        if self._transport != "built-in":
+            return (config,)
+        return config, (folder / "auth.json", json.dumps({"OPENAI_API_KEY": _NO_KEY}))
+
+    def _top(self, job: Job) -> tuple[str, ...]:
         # A JSON string is a TOML string too.
-        return "\n".join(
-            (
-                f"model_provider = {json.dumps(_PROVIDER)}",
-                "check_for_update_on_startup = false",
-                "",
-                "[analytics]",
-                "enabled = false",
-                "",
-                f"[model_providers.{_PROVIDER}]",
-                f"name = {json.dumps(_PROVIDER)}",
-                f"base_url = {json.dumps(job.base_url + '/v1')}",
-                f"env_key = {json.dumps(_KEY)}",
-                'wire_api = "responses"',
-                f"supports_websockets = {'true' if self._transport == 'websocket' else 'false'}",
-                "",
-            )
+        if self._transport == "built-in":
+            return (f"openai_base_url = {json.dumps(job.base_url + '/v1')}",)
+        return (f"model_provider = {json.dumps(_PROVIDER)}",)
+
+    def _provider(self, job: Job) -> tuple[str, ...]:
+        if self._transport == "built-in":
+            return ()
+        return (
+            f"[model_providers.{_PROVIDER}]",
+            f"name = {json.dumps(_PROVIDER)}",
+            f"base_url = {json.dumps(job.base_url + '/v1')}",
+            f"env_key = {json.dumps(_KEY)}",
+            'wire_api = "responses"',
+            f"supports_websockets = {'true' if self._transport == 'websocket' else 'false'}",
         )

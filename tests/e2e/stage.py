@@ -86,6 +86,8 @@ OTHERS: dict[str, tuple[Speech, Callable[[], Adapter]]] = {
     "pi-chat": (SPEECHES["pi"], lambda: Pi("openai-completions")),
     "pi-responses": (SPEECHES["pi"], lambda: Pi("openai-responses")),
     "codex": (_CODEX, Codex),
+    "codex-websocket": (_CODEX, lambda: Codex("websocket")),
+    "codex-built-in": (_CODEX, lambda: Codex("built-in")),
     "opencode": (_OPENCODE, OpenCode),
     "opencode-anthropic": (_OPENCODE, lambda: OpenCode("anthropic")),
     "opencode-responses": (_OPENCODE, lambda: OpenCode("openai-responses")),
@@ -96,6 +98,8 @@ OTHERS: dict[str, tuple[Speech, Callable[[], Adapter]]] = {
     "mini-swe-agent-responses": (_MINI, lambda: MiniSweAgent("openai-responses")),
 }
 """The other harnesses, and the other protocols of those that speak several, each with its tools' names."""
+SOCKETS = ("codex-websocket", "codex-built-in")
+"""Those that speak over a WebSocket, and leave the history at the endpoint."""
 
 
 @dataclass

@@ -139,6 +139,15 @@ def test_codexs_configuration(transport: Any) -> None:
     assert config["analytics"] == {"enabled": False}
 
 
+def test_codexs_built_in_provider() -> None:
+    (_, text), (path, auth) = Codex("built-in").launch(PROGRAM, job()).files
+    config = tomllib.loads(text)
+    assert config["openai_base_url"] == "http://127.0.0.1:8017/run/r1/v1"
+    assert not config.keys() & {"model_provider", "model_providers"}
+    assert path == Path("/home/fresh/.codex/auth.json")
+    assert json.loads(auth).keys() == {"OPENAI_API_KEY"}
+
+
 @pytest.mark.parametrize(
     ("api", "sdk"),
     [

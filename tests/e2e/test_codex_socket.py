@@ -1,0 +1,209 @@
+"""Codex over a WebSocket, which its built-in provider uses at once: it sends only what is new, and names the
+answer that it goes on from. The endpoint is the witness of what the model was shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.scripted_model import ThreadedScriptedModel
+from harness.turns import ToolCall, Turn, Usage
+from proxy.options import InjectorOptions
+from proxy.runs import RunSettings
+from scheduler.faults import KINDS
+from scoring.verify import verify_log
+from tests.e2e.stage import SOCKETS, Played, Stage, call_turns, forced, read_log, result_of, serving
+from tests.e2e.tap import Tap
+
+Staging = Callable[[str], Stage]
+_BOTH = pytest.mark.parametrize("name", SOCKETS)
+_BEFORE = [kind.name for kind in KINDS.values() if kind.timing == "before"]
+
+
+def _messages(played: Played) -> list[bytes]:
+    return [request.body for request in played.received if request.method == "WEBSOCKET"]
+
+
+@_BOTH
+def test_profile_off_leaves_every_message(stage: Staging, name: str) -> None:
+    scene = stage(name)
+    scene.write({"a.txt": "größer → 1\n" * 400})
+    speech = scene.speech
+    turns = call_turns(speech.runs("cat a.txt"), (speech.runs("echo one"), speech.runs("echo two")))
+    with Tap() as tap:
+        played = scene.play(turns, "off", base=tap.forward_to)
+    assert played.outcome.exit_code == 0, played.outcome.stderr
+    assert tap.asked() == _messages(played)
+    first, *later = map(json.loads, tap.asked())
+    assert first["generate"] is False
+    assert all(message["previous_response_id"] for message in later)
+    assert len(played.of("decision")) == 3
+    assert not played.of("error")
+    assert [record["protocol"] for record in played.of("request")] == ["openai-responses"] * 4
+    assert all(record["bytes_in"] == record["bytes_out"] for record in played.of("request"))
+    assert played.of("end")[0]["ended"] == "complete"
+    assert verify_log(played.log).ok
+
+
+@_BOTH
+def test_each_before_kind_keeps_the_command_from_running(stage: Staging, name: str) -> None:
+    scene = stage(name)
+    speech = scene.speech
+    calls = [speech.runs(f"echo {kind} > ran-{kind}.txt") for kind in _BEFORE]
+    with Tap() as tap:
+        played = scene.play(
+            call_turns(*calls, speech.runs("echo done > ran.txt")),
+            forced(*({"tool": speech.shell, "match": f"ran-{kind}", "kind": kind} for kind in _BEFORE)),
+            base=tap.forward_to,
+        )
+    assert played.outcome.exit_code == 0, played.outcome.stderr
+    assert [path.name for path in played.workspace.iterdir()] == ["ran.txt"]
+    decisions = played.of("decision")
+    assert [d["kind"] for d in decisions] == [*_BEFORE, None]
+    assert [d["wire_name"] for d in decisions] == [*(f"exec_command__{kind}" for kind in _BEFORE), None]
+    for kind, decision in zip(_BEFORE, decisions, strict=False):
+        # The harness was told of a tool that it has not; the model never was.
+        assert any(f'"exec_command__{kind}"'.encode() in message for message in tap.answered())
+        assert not any(f"exec_command__{kind}".encode() in message for message in _messages(played))
+        text = result_of(played.turns[-1], _BEFORE.index(kind)).text
+        assert "unsupported call" not in text
+        assert len(text.encode()) == decision["payload_bytes"]
+    delivered = [(d["call_id"], d["first"]) for d in played.of("delivery")]
+    assert delivered == [(d["call_id"], True) for d in decisions[:-1]]
+    assert not played.of("error")
+    assert verify_log(played.log).ok
+
+
+@_BOTH
+def test_the_messages_of_a_call_go_on_as_they_were(stage: Staging, name: str) -> None:
+    """Held until it is known that the call may run, and in order."""
+    scene = stage(name)
+    speech = scene.speech
+    calls = call_turns(speech.runs("echo one"), speech.runs("echo two"))
+    rule = {"tool": speech.shell, "match": "never", "kind": "permission_denied"}
+    taken: list[list[bytes]] = []
+    for log, profile in (("held", forced(rule)), ("off", "off")):
+        with Tap() as tap:
+            scene.play(calls, profile, log=log, base=tap.forward_to)
+        taken.append([json.dumps(_plain(json.loads(message))).encode() for message in tap.answered()])
+    assert taken[0] == taken[1]
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    """Without what hangs on the length of the request, which has the time of day in it."""
+    if "response" in event:
+        event["response"] = event["response"] | {"usage": None}
+    return event
+
+
+def _exec(script: str) -> ToolCall:
+    return ToolCall("exec", {}, None, script)
+
+
+@_BOTH
+@pytest.mark.parametrize("kind", ["empty", "truncated", "post_effect_error"])
+def test_a_model_whose_one_tool_runs_scripts(stage: Staging, name: str, kind: str) -> None:
+    """gpt-5.6: its tools come with the second message, and what a script notifies under its result's id."""
+    scene = stage(name)
+    scene.write({"a.txt": "".join(f"line {n} of it\n" for n in range(30))})
+    script = 'notify("a note"); const r = await tools.exec_command({cmd:"cat a.txt"}); text(r.output);'
+    played = scene.play(
+        call_turns(_exec(script), _exec('text("hello")')),
+        forced({"tool": "exec", "nth": 1, "kind": kind}),
+        model="gpt-5.6-sol",
+    )
+    assert played.outcome.exit_code == 0, played.outcome.stderr
+    assert not played.of("error")
+    sent = [json.loads(message) for message in _messages(played)]
+    (outputs,) = [m["input"] for m in sent if len([i for i in m["input"] if "output" in i]) == 2]
+    result, note = outputs
+    assert note["output"] == "a note"
+    assert "line 29 of it" not in json.dumps(result)
+    first, second = played.of("decision")
+    assert (first["kind"], first["skipped"], second["kind"]) == (kind, None, None)
+    assert "hello" in json.dumps(sent[-1])
+
+
+@_BOTH
+def test_a_session_that_is_resumed(stage: Staging, name: str) -> None:
+    """On a new connection, where it says everything again: before it asks, so that the endpoint is ready."""
+    scene = stage(name)
+    scene.write({"a.txt": "one\ntwo\n"})
+    speech = scene.speech
+    first = Turn("Next.", (speech.runs("cat a.txt"),), step=0)
+    second = Turn("Next.", (speech.runs("cat a.txt"),), step=1)
+    folder = scene.folder / "log"
+    profile = forced({"tool": speech.shell, "nth": 1, "kind": "empty"})
+    with (
+        ThreadedScriptedModel(lambda view: _next(view, first, second)) as model,
+        serving(folder, profile, 7, model.url) as (server, _),
+    ):
+        url = f"http://127.0.0.1:{server.port}"
+        began = scene.start(url, "Do the task.")
+        resumed = scene.start(url, "Do more.", resume="last")
+        received = list(model.received)
+    assert (began.exit_code, resumed.exit_code) == (0, 0), resumed.stderr
+    played = Played(
+        resumed, received, folder / "decisions.jsonl", scene.workspace, read_log(folder / "decisions.jsonl")
+    )
+    assert not played.of("error")
+    assert [d["occurrence"] for d in played.of("decision")] == [0, 1]
+    assert {d["conversation"] for d in played.of("decision")} == {"c0"}
+    last = played.turns[-1]
+    assert "two" not in result_of(last, 0).text
+    assert "two" in result_of(last, 1).text
+    deliveries = played.of("delivery")
+    assert [d["first"] for d in deliveries].count(True) == 1
+    assert verify_log(played.log).ok
+
+
+def _next(view: Any, first: Turn, second: Turn) -> Turn:
+    """One command for each thing that the user says."""
+    done = len(view.calls)
+    asked = sum("Do " in text for text in view.user_texts if len(text) < 20)
+    if done < min(asked, 2):
+        return (first, second)[done]
+    return Turn("Done.")
+
+
+@_BOTH
+def test_past_its_budget_it_stops_at_once(stage: Staging, name: str) -> None:
+    scene = stage(name)
+    folder = scene.folder / "log"
+    turn = Turn("Next.", (scene.speech.runs("echo one"),), Usage(60, 50), step=0)
+    profile = forced({"tool": "exec_command", "match": "never", "kind": "empty"})
+    with (
+        ThreadedScriptedModel(scene.script([turn])) as model,
+        serving(folder, profile, 7, model.url) as (server, injector),
+    ):
+        budget = RunSettings("r1", "t1", 7, profile, token_budget=100)
+        server.do(lambda: injector.register(budget))
+        outcome = scene.start(f"http://127.0.0.1:{server.port}/run/r1")
+        agents = list(model.agent_requests)
+        assert injector.runs.get("r1").quota == "ours"
+    assert outcome.exit_code == 1
+    assert not outcome.timed_out
+    assert len(agents) <= 1
+    records = read_log(folder / "decisions.jsonl")
+    assert len([r for r in records if r["event"] == "quota"]) == 1
+    assert not [r for r in records if r["event"] == "error"]
+    # It does not try again for long, nor over HTTP.
+    assert len([r for r in records if r["event"] == "request" and r["bytes_out"] == 0]) <= 2
+
+
+@_BOTH
+def test_an_injector_that_crashes_is_no_clean_run(stage: Staging, name: str) -> None:
+    scene = stage(name)
+    scene.write({"a.txt": "one\n"})
+    played = scene.play(
+        call_turns(scene.speech.runs("cat a.txt")),
+        forced({"tool": "exec_command", "nth": 1, "kind": "empty"}),
+        options=InjectorOptions(crash_at="request"),
+    )
+    assert played.outcome.exit_code == 0
+    assert "one" in result_of(played.turns[-1], 0).text
+    assert played.of("error")
+    assert not played.of("decision")
