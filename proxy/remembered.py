@@ -33,7 +33,8 @@ def _without_id(conversation: Conversation, seen: SeenCall, digest: str) -> Call
     rows = conversation.by_id.get("", ())
     open_rows = [row for row in rows if _could_be(conversation, row, seen)]
     alike = [row for row in open_rows if row.call_digest == digest]
-    return next(iter(alike or open_rows), None)
+    # One that was kept from running has another name in the history.
+    return next(iter(alike or [row for row in open_rows if row.wire_name is None]), None)
 
 
 def _could_be(conversation: Conversation, row: CallRow, seen: SeenCall) -> bool:

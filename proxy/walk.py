@@ -34,6 +34,7 @@ from proxy.withholding import (
     by_harmless_arguments,
     by_wire_name,
     is_harmless,
+    let_run,
     may_withhold,
     retold,
     withhold,
@@ -161,6 +162,8 @@ class Walk:
                 continue
             row = only_one_of_its_id(conversation, seen)
             row = row or of_its_arguments(conversation, seen, self._identify(seen)[1].digest)
+            if row is not None and not row.answered:
+                let_run(row)
             if row is None:
                 self._doubt(seen)
                 counts = counts or self._counts_before(before)

@@ -89,6 +89,12 @@ def retold(
     return record_of(settings, conversation, row, drawn, mode, None, log_texts=log_texts)
 
 
+def let_run(row: CallRow) -> None:
+    """The harness has the call under its own name: it went on so after all, whatever was decided of it."""
+    if row.wire_name is not None and not row.is_swapped:
+        row.wire_name = row.payload = row.payload_error = None
+
+
 def as_named(row: CallRow, kind: str) -> None:
     """Takes the kind of a call that nothing remembers from its wire name: the harness was told so."""
     drawn = decode_draw(row.draw)

@@ -87,7 +87,7 @@ class StreamReader:
     def _read(self, event: SseEvent) -> tuple[ResponseEvent, ...]:
         data = event.data
         start = data[:160]
-        if not data or (b'"content_block_delta"' in start and (
+        if not event.says_something or (b'"content_block_delta"' in start and (
             b'"text_delta"' in start or b'"thinking_delta"' in start
         )):  # fmt: skip
             return ()

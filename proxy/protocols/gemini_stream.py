@@ -14,7 +14,7 @@ from proxy.protocols.history import decoded, length, offset_in
 from proxy.protocols.json_array import ArrayReader
 from proxy.protocols.json_blocks import NONE, Raw, plain_text
 from proxy.protocols.readers import count_or_none, data_at, merged, name_at, object_of, text_or_none
-from proxy.protocols.sse import SseReader
+from proxy.protocols.sse import SseEvent, SseReader
 from proxy.protocols.text import loads, without_lone_surrogates
 from proxy.protocols.wire import (
     ArgumentsAt,
@@ -137,16 +137,15 @@ class GeminiEventReader:
         self._chunks = _Chunks()
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        return [
-            self._chunks.frame(event.raw, event.data, data_at(event)) if event.data else Frame(event.raw, ())
-            for event in self._sse.feed(chunk)
-        ]
+        return [self._frame(event) for event in self._sse.feed(chunk)]
 
     def close(self) -> list[Frame]:
-        return [
-            self._chunks.frame(event.raw, event.data, data_at(event)) if event.data else Frame(event.raw, ())
-            for event in self._sse.close()
-        ]
+        return [self._frame(event) for event in self._sse.close()]
+
+    def _frame(self, event: SseEvent) -> Frame:
+        if not event.says_something:
+            return Frame(event.raw, ())
+        return self._chunks.frame(event.raw, event.data, data_at(event))
 
 
 class GeminiDocumentReader:

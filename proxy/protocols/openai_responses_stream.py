@@ -75,7 +75,7 @@ class ResponsesStreamReader:
 
     def frame(self, event: SseEvent) -> Frame:
         """One event and what it completed."""
-        if not event.data or event.data.strip() == b"[DONE]":
+        if not event.says_something:
             return Frame(event.raw, (), open_tools=self._open_tools(), passes=not event.data)
         value = object_of(loads(event.data, "an event of the response"))
         kind = text_or_none(value.get("type")) or ""

@@ -14,6 +14,8 @@ from typing import NamedTuple
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 _MARK = b"\xef\xbb\xbf"
+# What OpenAI ends its streams with; some gateways put it behind the streams of others, too.
+_DONE = b"[DONE]"
 
 
 class SseEvent(NamedTuple):
@@ -21,6 +23,11 @@ class SseEvent(NamedTuple):
 
     raw: bytes
     data: bytes
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is data in it, other than the mark that ends a stream."""
+        return bool(self.data) and self.data.strip() != _DONE
 
 
 def _data(raw: bytes) -> bytes:

@@ -296,3 +296,23 @@ def test_only_what_failed_is_said_to_have_failed(
     assert exchange.body == body(messages)
     (decision,) = scene.decisions()
     assert (decision["kind"], decision["skipped"]) == ("permission_denied", reason)
+
+
+def test_a_call_that_went_on_after_all_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was decided and written down, and then its name could not be changed: what it did is not denied."""
+    scene = stage(tmp_path, DENY)
+    with monkeypatch.context() as broken:
+        broken.setattr("proxy.responses._disguise", lambda *_: 1 / 0)
+        assert relay(scene, ONE_READ, size=50) == ONE_READ
+    assert [record["where"] for record in scene.records("error")] == ["injector"]
+    for restarted in (False, True):
+        if restarted:
+            scene.restart()
+        messages = [user("go"), assistant("Looking.", read_a()), user(result("t1", "1\tline one"))]
+        exchange = scene.post(body(messages), CLAUDE)
+        assert exchange.body == body(messages)
+        scene.answer(exchange, Answer("Well."))
+    last = scene.decisions()[-1]
+    assert (last["call_id"], last["kind"], last["skipped"]) == ("t1", "permission_denied", "already_ran")
+    assert (last["wire_name"], last["payload_sha256"]) == (None, None)
+    assert not scene.records("delivery")

@@ -301,3 +301,13 @@ def test_errors_have_the_protocols_own_shape(kit: Kit) -> None:
     mine = json.loads(kit.wire.error_body(400, "no"))
     theirs = json.loads(kit.endpoint.error(400, "no"))
     assert mine == theirs
+
+
+@every_wire
+@settings(max_examples=20, deadline=None)
+@given(answer=answers())
+def test_a_gateway_may_end_any_stream_as_openai_does(kit: Kit, answer: Answer) -> None:
+    stream = [*kit.endpoint.streamed(answer), b"data: [DONE]\n\n"]
+    frames = frames_of(kit.wire.reader(SSE), stream)
+    assert b"".join(frame.raw for frame in frames) == b"".join(stream)
+    assert events_of(frames) == events_of(frames_of(kit.wire.reader(SSE), stream[:-1]))
