@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from ledger.decisions import LedgerError, open_private
 
 # Counts up with every change of the tables below.
@@ -67,8 +69,7 @@ class ConversationRow:
     workspace: str | None
 
 
-@dataclass(slots=True, eq=False)
-class CallRow:
+class CallRow(msgspec.Struct, eq=False):
     """One remembered call. ``draw`` is the encoded draw, ``draw_us`` the time it took; ``depth`` how long the
     history was that the model answered with this call; ``target`` what the call is about.
 

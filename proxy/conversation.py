@@ -30,8 +30,7 @@ def decode_draw(raw: bytes) -> Draw:
     return _draws.decode(raw)
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(msgspec.Struct, eq=False):
     """A call where it stands in the present history; ``answered_at`` is the item with its ``result``.
 
     ``seen`` None: the call itself is not in the request, since the endpoint keeps it; ``item`` is -1 then.

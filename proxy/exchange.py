@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
+
+import msgspec
+from msgspec import field
 
 from ledger.memory import CallRow
 from proxy.conversation import Conversation
@@ -32,8 +34,7 @@ class Refusal(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """The state of one request. ``body`` is what goes upstream: the object that came in when nothing changed.
 
     ``message``: what it asks for, when it came as a message of a socket. ``depth``: how long its history is

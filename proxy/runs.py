@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -47,7 +48,7 @@ class RunSettings:
     gaps: Gaps = MappingProxyType({})
 
     def places(self, workspace: str | None) -> Places:
-        return Places(self.workspace or workspace, self.temp, self.home)
+        return _places(self.workspace or workspace, self.temp, self.home)
 
     def profile_record(self) -> dict[str, Any]:
         """The profile as the log keeps it: resolved, with the gaps of the harness version."""
@@ -56,6 +57,12 @@ class RunSettings:
     @property
     def profile_sha256(self) -> str:
         return self.profile.sha256
+
+
+@lru_cache(maxsize=256)
+def _places(workspace: str | None, temp: tuple[str, ...], home: str | None) -> Places:
+    # Every call of a conversation asks for the same.
+    return Places(workspace, temp, home)
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+from msgspec import field
 
 from ledger.memory import CallRow
 from ledger.records import Decision
@@ -44,8 +44,7 @@ from scheduler.faults import KINDS
 from scheduler.wire_names import split_wire_name
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct, eq=False):
     """What a walk came to: records for the log, rows for the memory, what is not known any more, and how long
     to hold the request."""
 

@@ -33,9 +33,10 @@ class Places:
     def abstract(self, text: str) -> str:
         """``text`` with each of these directories replaced by ``{ws}``, ``{tmp}`` or ``{home}``."""
         pattern, names = _places_pattern(self)
-        if pattern is None or not any(path in text for path in names):
-            return text
-        return pattern.sub(lambda match: names[match.group()], text)
+        for path in names:
+            if path in text and pattern is not None:
+                return pattern.sub(lambda match: names[match.group()], text)
+        return text
 
 
 @lru_cache(maxsize=256)

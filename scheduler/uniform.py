@@ -19,9 +19,11 @@ def u(label: bytes, key: Key, seed: int) -> float:
     """
     if not 0 <= seed < SEED_LIMIT:
         raise ValueError(f"a seed is a whole number from 0 to 2^64 - 1, not {seed}")
-    message = b"".join(
-        len(part).to_bytes(4, "big") + part for part in (p.encode("utf-8", "surrogatepass") for p in key)
-    )
+    message = bytearray()
+    for text in key:
+        part = text.encode("utf-8", "surrogatepass")
+        message += len(part).to_bytes(4, "big")
+        message += part
     digest = hashlib.blake2b(message, key=seed.to_bytes(8, "big"), person=label, digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 

@@ -45,6 +45,8 @@ def split_wire_name(name: str) -> WireName | None:
 
     The tool's name may be the start of it only, and has none of the underscores at its end.
     """
+    if "__" not in name:
+        return None  # nearly every name
     match = _pattern().fullmatch(name)
     return None if match is None else WireName(match["tool"], match["kind"])
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from proxy.protocols.anthropic_responses import StreamReader, message_frame
 from proxy.protocols.history import (

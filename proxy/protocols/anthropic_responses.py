@@ -11,8 +11,8 @@ import msgspec
 import orjson
 
 from proxy.protocols.history import decoded, length, offset_in, string_or_empty
+from proxy.protocols.json_blocks import opens_with
 from proxy.protocols.readers import (
-    arguments_at,
     count_or_none,
     data_at,
     merged,
@@ -21,7 +21,7 @@ from proxy.protocols.readers import (
     text_or_none,
 )
 from proxy.protocols.sse import SseEvent, SseReader
-from proxy.protocols.text import loads, without_lone_surrogates
+from proxy.protocols.text import loads, text_of, without_lone_surrogates
 from proxy.protocols.wire import (
     ArgumentsAt,
     CallDone,
@@ -29,15 +29,41 @@ from proxy.protocols.wire import (
     Frame,
     NameAt,
     ResponseEvent,
+    Span,
     Usage,
     UsageSeen,
+    WireError,
 )
 
+_Raw = msgspec.Raw
+_NONE = msgspec.Raw()
 
-def _usage(value: Any) -> Usage:
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    counts = (object_of(value).get(name) for name in names)
-    return Usage(*(count_or_none(count) for count in counts))
+
+class _Counts(msgspec.Struct):
+    input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+_counts = msgspec.json.Decoder(_Counts)
+
+
+def _usage(raw: _Raw) -> Usage:
+    if not opens_with(raw, b"{"):
+        return Usage()
+    try:
+        found = _counts.decode(raw)
+    except msgspec.ValidationError:
+        # One of them is no whole number: it is not said.
+        said = object_of(loads(bytes(raw), "the usage"))
+        found = _Counts(*(count_or_none(said.get(name)) for name in _Counts.__struct_fields__))
+    return Usage(
+        found.input_tokens,
+        found.cache_read_input_tokens,
+        found.cache_creation_input_tokens,
+        found.output_tokens,
+    )
 
 
 class _Open:
@@ -63,6 +89,7 @@ class StreamReader:
     def __init__(self) -> None:
         self._sse = SseReader()
         self._open: dict[str, _Open] = {}
+        self._tools: tuple[str, ...] = ()
         self._usage = Usage()
         self._model: str | None = None
         self._stop: str | None = None
@@ -78,11 +105,10 @@ class StreamReader:
     def _frame(self, event: SseEvent) -> Frame:
         self._names, self._arguments = (), ()
         events = self._read(event)
-        if not self._open and not self._names:
+        if not self._tools and not self._names:
             return Frame(event.raw, events)
-        passes = b'"type":"ping"' in event.data.replace(b" ", b"")
-        tools = tuple(call.tool for call in self._open.values())
-        return Frame(event.raw, events, self._names, tools, passes, self._arguments)
+        passes = b"ping" in event.data and b'"type":"ping"' in event.data.replace(b" ", b"")
+        return Frame(event.raw, events, self._names, self._tools, passes, self._arguments)
 
     def _read(self, event: SseEvent) -> tuple[ResponseEvent, ...]:
         data = event.data
@@ -91,57 +117,77 @@ class StreamReader:
             b'"text_delta"' in start or b'"thinking_delta"' in start
         )):  # fmt: skip
             return ()
-        value = object_of(loads(data, "an event of the response"))
-        index = str(value.get("index", 0))
-        match value.get("type"):
-            case "message_start":
-                message = object_of(value.get("message"))
-                self._model = text_or_none(message.get("model"))
-                self._usage = merged(self._usage, _usage(message.get("usage")))
-                return (UsageSeen(self._usage),)
-            case "content_block_start":
-                block = object_of(value.get("content_block"))
-                if block.get("type") == "tool_use":
-                    self._names, self._arguments = _places(event, index)
-                    self._open[index] = _Open(
-                        index,
-                        str(block.get("id", "")),
-                        str(block.get("name", "")),
-                        orjson.dumps(block.get("input") or {}),
-                    )
+        data = without_lone_surrogates(data)
+        value = _event_in(data)
+        match value.type:
             case "content_block_delta":
-                opened = self._open.get(index)
-                piece = text_or_none(object_of(value.get("delta")).get("partial_json"))
-                if opened is not None and piece:
-                    opened.pieces.append(piece)
-                    self._arguments = _piece_at(event, index)
-            case "content_block_stop":
-                opened = self._open.pop(index, None)
+                opened = self._open.get(str(value.index))
                 if opened is not None:
+                    self._piece(event, opened, _object(_delta, value.delta).partial_json, data)
+            case "content_block_start":
+                self._start(event, str(value.index), _object(_block, value.content_block), data)
+            case "content_block_stop":
+                opened = self._open.pop(str(value.index), None)
+                if opened is not None:
+                    self._tools = tuple(call.tool for call in self._open.values())
                     return (opened.done(),)
+            case "message_start":
+                head = _object(_head, value.message)
+                self._model = text_or_none(head.model)
+                self._usage = merged(self._usage, _usage(head.usage))
+                return (UsageSeen(self._usage),)
             case "message_delta":
-                self._stop = text_or_none(object_of(value.get("delta")).get("stop_reason")) or self._stop
-                self._usage = merged(self._usage, _usage(value.get("usage")))
+                self._stop = text_or_none(_object(_delta, value.delta).stop_reason) or self._stop
+                self._usage = merged(self._usage, _usage(value.usage))
                 return (UsageSeen(self._usage),)
             case "message_stop":
                 return (Finished(self._stop == "tool_use", self._model),)
         return ()
 
+    def _start(self, event: SseEvent, ref: str, block: _Block, data: bytes) -> None:
+        """A block begins. Data on several lines have no place in the raw bytes, nor has what is in them."""
+        if block.type != "tool_use":
+            return
+        is_empty = _is_empty(block.input)
+        given = b"{}" if is_empty else orjson.dumps(loads(bytes(block.input), "the input of a call") or {})
+        self._open[ref] = _Open(ref, _said(block.id), _said(block.name), given)
+        self._tools = tuple(call.tool for call in self._open.values())
+        at = data_at(event)
+        if at >= 0:
+            self._names = (name_at(ref, block.name, data, at),) if length(block.name) else ()
+            self._arguments = () if is_empty else (_value_at(ref, block.input, data, at),)
 
-_Raw = msgspec.Raw
-_NONE = msgspec.Raw()
+    def _piece(self, event: SseEvent, opened: _Open, piece: _Raw, data: bytes) -> None:
+        """A piece of a call's arguments; as the model wrote it, halves of pairs too."""
+        if not opens_with(piece, b'"'):
+            return
+        inside = offset_in(piece, data)
+        text = text_of(event.data[inside : inside + length(piece)])
+        if text:
+            opened.pieces.append(text)
+            at = data_at(event)
+            if at >= 0:
+                place = Span(at + inside, at + inside + length(piece))
+                self._arguments = (ArgumentsAt(opened.ref, place, "piece"),)
 
 
-def _places(event: SseEvent, ref: str) -> tuple[tuple[NameAt, ...], tuple[ArgumentsAt, ...]]:
-    """Where a ``content_block_start`` event names its tool, and where it has arguments already. Data on
-    several lines have no place in the raw bytes, and then there is none."""
-    at = data_at(event)
-    data = without_lone_surrogates(event.data)
-    block = decoded(_block, decoded(_start, data).content_block)
-    if at < 0:
-        return (), ()
-    names = (name_at(ref, block.name, data, at),) if length(block.name) else ()
-    return names, () if _is_empty(block.input) else (_value_at(ref, block.input, data, at),)
+def _event_in(data: bytes) -> _Event:
+    """An event of a stream; an empty one for what is no object."""
+    try:
+        return _event.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if isinstance(loads(data, "an event of the response"), dict):
+            raise WireError("an event of the response is not JSON") from None
+        return _Event()
+
+
+def _object[T](decoder: msgspec.json.Decoder[T], raw: _Raw) -> T:
+    """What ``decoder`` makes of an object; of anything else, what it makes of an empty one."""
+    return decoded(decoder, raw if opens_with(raw, b"{") else b"{}")
+
+
+def _said(value: _Raw) -> str:
+    return str(loads(bytes(value), "a name")) if length(value) else ""
 
 
 def _is_empty(value: _Raw) -> bool:
@@ -153,18 +199,30 @@ def _value_at(ref: str, value: _Raw, whole: bytes, at: int = 0) -> ArgumentsAt:
     return ArgumentsAt(ref, name_at(ref, value, whole, at).at, "value")
 
 
-def _piece_at(event: SseEvent, ref: str) -> tuple[ArgumentsAt, ...]:
-    at = data_at(event)
-    data = without_lone_surrogates(event.data)
-    piece = decoded(_piece, decoded(_delta, data).delta).partial_json
-    return tuple(arguments_at(ref, piece, data, at, "piece")) if at >= 0 else ()
+class _Event(msgspec.Struct):
+    type: Any = None
+    index: Any = 0
+    message: _Raw = _NONE
+    content_block: _Raw = _NONE
+    delta: _Raw = _NONE
+    usage: _Raw = _NONE
+
+
+class _Head(msgspec.Struct):
+    model: Any = None
+    usage: _Raw = _NONE
+
+
+class _Delta(msgspec.Struct):
+    partial_json: _Raw = _NONE
+    stop_reason: Any = None
 
 
 class _Response(msgspec.Struct):
     type: Any = None
     model: Any = None
     content: _Raw = _NONE
-    usage: Any = None
+    usage: _Raw = _NONE
     stop_reason: Any = None
 
 
@@ -175,21 +233,9 @@ class _Block(msgspec.Struct):
     input: _Raw = _NONE
 
 
-class _Start(msgspec.Struct):
-    content_block: _Raw = _NONE
-
-
-class _Delta(msgspec.Struct):
-    delta: _Raw = _NONE
-
-
-class _Piece(msgspec.Struct):
-    partial_json: _Raw = _NONE
-
-
-_start = msgspec.json.Decoder(_Start)
+_event = msgspec.json.Decoder(_Event)
+_head = msgspec.json.Decoder(_Head)
 _delta = msgspec.json.Decoder(_Delta)
-_piece = msgspec.json.Decoder(_Piece)
 _response = msgspec.json.Decoder(_Response)
 _raws = msgspec.json.Decoder(list[_Raw])
 _block = msgspec.json.Decoder(_Block)

@@ -10,11 +10,11 @@ parts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from proxy.protocols.gemini_stream import GeminiDocumentReader, GeminiEventReader
 from proxy.protocols.history import decoded, length, offset_in

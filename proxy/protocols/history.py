@@ -21,6 +21,7 @@ from proxy.protocols.wire import Item, ParsedRequest, Span, WireError
 SEPARATORS = b" \t\r\n,"
 _lists = msgspec.json.Decoder(list[list[msgspec.Raw]])
 _text = msgspec.json.Decoder(str)
+_SMALL = 1 << 14
 
 
 class RawItem(NamedTuple):
@@ -63,6 +64,12 @@ def value_of(view: msgspec.Raw, whole: msgspec.Raw, key: bytes) -> int:
 
 def offset_in(view: msgspec.Raw, whole: msgspec.Raw | bytes) -> int:
     """Where ``view`` starts in ``whole``, which it was decoded from: a Raw is a view into that buffer."""
+    if memoryview(whole).nbytes < _SMALL:
+        # What stands in it but once is found faster than two addresses are asked for.
+        inner, outer = bytes(view), bytes(whole)
+        at = outer.find(inner)
+        if at >= 0 and outer.find(inner, at + 1) < 0:
+            return at
     return _address(view) - _address(whole)
 
 

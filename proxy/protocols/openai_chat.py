@@ -9,10 +9,10 @@ answered by a message with the role ``function``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.protocols.history import decoded, length, offset_in, string_or_empty, value_of
 from proxy.protocols.json_blocks import (

@@ -12,10 +12,10 @@ sent; an ``item_reference`` stands for one that it keeps. Tools may stand in the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.protocols.history import decoded, length, offset_in
 from proxy.protocols.json_blocks import (

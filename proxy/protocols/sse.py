@@ -31,6 +31,15 @@ class SseEvent(NamedTuple):
 
 
 def _data(raw: bytes) -> bytes:
+    at = raw.find(b"data")
+    if (
+        (at == 0 or raw[at - 1 : at] == b"\n")
+        and raw.startswith(b"data:", at)
+        and raw.find(b"\n", at) == len(raw) - 2
+        and b"\r" not in raw
+    ):
+        # Nearly every event: one line of data, and it is the last.
+        return raw[at + 6 if raw[at + 5] == 0x20 else at + 5 : -2]
     found = []
     for line in _LINE.split(raw) if b"\r" in raw else raw.split(b"\n"):
         if line.startswith(b"data:"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
+
+import msgspec
 
 
 class WireError(ValueError):
@@ -90,8 +91,7 @@ PartPlan = Keep | Remove | str
 Flag = bool | None | Remove
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedRequest:
+class ParsedRequest(msgspec.Struct, frozen=True):
     """A request body taken apart as far as needed.
 
     ``body`` is what was parsed: as long as what came in, and the same but for halves of surrogate pairs.
@@ -102,13 +102,13 @@ class ParsedRequest:
     from memory alone.
     """
 
-    body: bytes = field(repr=False)
+    body: bytes
     base: int
     end: int
-    items: tuple[Item, ...] = field(repr=False)
+    items: tuple[Item, ...]
     shared: int
-    tools: bytes = field(repr=False)
-    system: bytes = field(repr=False)
+    tools: bytes
+    system: bytes
     model: str | None
     stream: bool
     continues: str | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from ledger.decisions import LedgerError
 from ledger.memory import CallRow, ConversationRow, Memory, Tip
