@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +14,7 @@ from ruamel.yaml.error import YAMLError
 from configs.parsed import parsed
 from scheduler.capability import Capability, capability_name, is_file_name, parse_capability
 from scheduler.dialect import Dialect, parse_dialect
+from scheduler.fitting import family_gaps
 from scheduler.nearest import unknown
 from scheduler.profile import Profile, ProfileError, parse_profile
 
@@ -111,3 +113,35 @@ def load_capability(harness: str, version: str) -> Capability | None:
     if found.name != name:
         raise ConfigError(f"{source}: it is of {found.name}")
     return found
+
+
+def read_capability(name_or_path: str) -> Capability:
+    """A shipped capability by its ``<harness>@<version>``, or one from a YAML file by path.
+
+    Raises ``ConfigError`` or ``CapabilityError``; both say what to do.
+    """
+    if name_or_path in capability_names():
+        harness, _, version = name_or_path.rpartition("@")
+        found = load_capability(harness, version)
+        if found is not None:
+            return found
+    path = Path(name_or_path)
+    if path.suffix not in {".yaml", ".yml"} and "/" not in name_or_path:
+        raise ConfigError(
+            f"{unknown('capability file', name_or_path, capability_names())}"
+            " (or give the path of a .yaml file)"
+        )
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the capability file {name_or_path}: {error}") from None
+    return parse_capability(read_yaml(text, name_or_path), name_or_path)
+
+
+def gaps_in_common(capabilities: Iterable[Capability]) -> dict[str, list[str]]:
+    """family → the kinds that some of these harness versions cannot do to it: none of them is to get one."""
+    found: dict[str, set[str]] = {}
+    for capability in capabilities:
+        for family, kinds in family_gaps(dialect(capability.harness), capability).items():
+            found.setdefault(family, set()).update(kinds)
+    return {family: sorted(kinds) for family, kinds in sorted(found.items())}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import harness
-from configs import load_profile
+from configs import gaps_in_common, load_profile, read_capability
 from harness.adapter import HarnessError
 from harness.attempt import declared_of
 from harness.command import Command
@@ -27,6 +27,8 @@ from ledger.manifest import (
     read_frozen,
     with_facts,
 )
+from scheduler.capability import Capability, parse_capability
+from scheduler.fitting import Gaps
 from scheduler.profile import Profile, parse_profile
 
 
@@ -40,16 +42,20 @@ class RunOptions:
     jobs: int = 1
     upstream: str | None = None
     command: tuple[str, ...] = ()
+    tested_only: bool = False
+    capabilities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A manifest with everything that it means. ``filled``: the facts that were read off the machine."""
+    """A manifest with everything that it means. ``filled``: the facts that were read off the machine;
+    ``shared_gaps``: family → the kinds that the harness versions of its ``capabilities`` cannot do."""
 
     manifest: Manifest
     tasks: tuple[Task, ...]
     profile: Profile
     filled: tuple[str, ...] = ()
+    shared_gaps: Gaps = field(default_factory=dict)
 
     @property
     def profile_sha256(self) -> str:
@@ -68,12 +74,18 @@ def prepare_manifest(manifest: Manifest, base: Path, options: RunOptions) -> Pre
     manifest = _with_options(manifest, options)
     tasks = load_tasks(manifest.tasks, base)
     profile = _profile(manifest, base)
+    capabilities = _capabilities(manifest, base)
     for task in tasks:
         _check_kills(manifest, task)
     # What stands elsewhere is taken in: a resume must find it as it is now.
     taken_in: dict[str, Any] = {"tasks": [pinned(task) for task in tasks]}
     if isinstance(manifest.profile, str) and _is_path(manifest.profile):
         taken_in["profile"] = profile.resolved()
+    if manifest.capabilities:
+        taken_in["capabilities"] = tuple(
+            one if isinstance(one, str) and not _is_path(one) else read.data()
+            for one, read in zip(manifest.capabilities, capabilities, strict=True)
+        )
     whole = manifest.model_copy(update=taken_in)
     filled, names = with_facts(
         whole,
@@ -82,7 +94,7 @@ def prepare_manifest(manifest: Manifest, base: Path, options: RunOptions) -> Pre
         taskset_sha=taskset_sha(tasks),
         runner_sha=runner_sha(),
     )
-    return Prepared(filled, tasks, profile, names)
+    return Prepared(filled, tasks, profile, names, gaps_in_common(capabilities))
 
 
 def _with_options(manifest: Manifest, options: RunOptions) -> Manifest:
@@ -96,6 +108,10 @@ def _with_options(manifest: Manifest, options: RunOptions) -> Manifest:
         changes["faults"] = faults
     if options.command:
         changes |= {"harness": Command.name, "command": list(options.command)}
+    if options.capabilities:
+        changes["capabilities"] = [
+            str(Path(one).absolute()) if _is_path(one) else one for one in options.capabilities
+        ]
     if options.upstream is not None:
         changes["endpoint"] = manifest.endpoint.model_dump() | {"base_url": options.upstream}
     return parse_manifest(
@@ -114,8 +130,17 @@ def _profile(manifest: Manifest, base: Path) -> Profile:
     return profile.model_copy(update={"identity": manifest.identity})
 
 
-def _is_path(profile: str) -> bool:
-    return profile.endswith((".yaml", ".yml")) or "/" in profile
+def _capabilities(manifest: Manifest, base: Path) -> list[Capability]:
+    return [
+        parse_capability(one, "a capability in the manifest")
+        if isinstance(one, dict)
+        else read_capability(str(base / one) if _is_path(one) else one)
+        for one in manifest.capabilities or ()
+    ]
+
+
+def _is_path(named: str) -> bool:
+    return named.endswith((".yaml", ".yml")) or "/" in named
 
 
 def _check_kills(manifest: Manifest, task: Task) -> None:
@@ -170,4 +195,9 @@ def freeze_into(folder: RunFolder, prepared: Prepared) -> Prepared:
 def read_back(folder: RunFolder) -> Prepared:
     """What a run folder was begun with; raises ``ManifestError``."""
     manifest = read_frozen(folder.manifest)
-    return Prepared(manifest, load_tasks(manifest.tasks, folder.path), _profile(manifest, folder.path))
+    return Prepared(
+        manifest,
+        load_tasks(manifest.tasks, folder.path),
+        _profile(manifest, folder.path),
+        shared_gaps=gaps_in_common(_capabilities(manifest, folder.path)),
+    )

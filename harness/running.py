@@ -12,7 +12,7 @@ from harness.adapter import Adapter
 from harness.controls import run_controls
 from harness.preparing import RunOptions, read_prepared
 from harness.resume import resume_folder
-from harness.supervisor import Finished, Progress, run_manifest
+from harness.supervisor import Finished, Progress, adapter_of, run_manifest, say_tested
 from ledger.runs import RunLine
 
 FAULTS_VARIABLE = "CHAOSPROXY_FAULTS"
@@ -25,6 +25,8 @@ def run_command(
     if options.plan is None:
         options = replace(options, plan=os.environ.get(FAULTS_VARIABLE))
     prepared = read_prepared(manifest, options)
+    chosen = adapter or adapter_of(prepared.manifest)
+    say_tested(chosen, progress, tested_only=options.tested_only)
     results = run_controls(prepared, options, progress, adapter) if controls else []
     finished = run_manifest(prepared, options, progress, adapter)
     _say_runs(finished, options.out, progress)

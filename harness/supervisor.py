@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
-from harness.adapter import Adapter
+from configs import capability_names, load_capability
+from harness.adapter import Adapter, HarnessError
 from harness.adapters import adapter_named
 from harness.attempt import Bench, Start, make_attempt
 from harness.checkpoints import CheckpointObserver
@@ -22,6 +23,7 @@ from harness.preparing import Prepared, RunOptions, freeze_into
 from ledger.journal import Journal
 from ledger.manifest import Manifest
 from ledger.runs import RunLine
+from proxy.options import InjectorOptions
 from proxy.server import BackgroundServer, ProxyServer
 from proxy.service import ServiceSettings, check_reachable, open_service
 from proxy.upstream import parse_upstreams
@@ -52,7 +54,13 @@ def opened_bench(
     for origin in upstreams.given():
         check_reachable(origin)
     observer = CheckpointObserver(journal)
-    service = ServiceSettings(0, prepared.profile, upstreams, folder.decisions)
+    service = ServiceSettings(
+        0,
+        prepared.profile,
+        upstreams,
+        folder.decisions,
+        options=InjectorOptions(shared_gaps=prepared.shared_gaps),
+    )
     injector = open_service(service, lambda line: _tell(progress, line), observer)
     with BackgroundServer(ProxyServer(injector, upstreams, "127.0.0.1", 0)) as server:
         yield Bench(
@@ -66,6 +74,20 @@ def opened_bench(
             observer=observer,
             journal=journal,
         )
+
+
+def say_tested(adapter: Adapter, progress: Progress, *, tested_only: bool) -> None:
+    """Says when a harness version was never tested; raises ``HarnessError`` where that is refused."""
+    program = adapter.find()
+    if program.version and load_capability(adapter.name, program.version) is not None:
+        return
+    named = f"{adapter.name} {program.version}".rstrip()
+    if tested_only:
+        known = ", ".join(name for name in capability_names() if name.startswith(f"{adapter.name}@"))
+        raise HarnessError(
+            f"{named} has no capability file, and --tested-only refuses it; tested: {known or 'no version'}"
+        )
+    progress.say(f"{named} is untested: it has no capability file and is injected by its dialect")
 
 
 def _tell(progress: Progress, line: str) -> None:

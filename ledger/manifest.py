@@ -96,7 +96,9 @@ class Manifest(_Part):
     """One set of runs. ``timeout`` is seconds per attempt, ``token_budget`` tokens per run with its resumes.
 
     ``tasks``: ``shipped``, the path of a task set, or a list of names, paths and whole tasks. ``checkpoints``
-    stands for the tasks that declare none. ``command``: any command in the place of a known harness,
+    stands for the tasks that declare none. ``capabilities``: ``HARNESS@VERSION``, the path of a capability
+    file, or what is in one: nothing is drawn that one of these harness versions cannot be done.
+    ``command``: any command in the place of a known harness,
     ``resume_command`` how to go on with it. ``stored``: what a resume in a fresh workspace still finds,
     relative to HOME. ``pass_env``: names of variables that the harness inherits from the caller.
     """
@@ -111,6 +113,7 @@ class Manifest(_Part):
     tasks: str | list[str | dict[str, Any]] = "shipped"
     seed: _Seed | Annotated[list[_Seed], Field(min_length=1)] = 0
     profile: str | dict[str, Any] = OFF
+    capabilities: tuple[str | dict[str, Any], ...] | None = None
     identity: Literal["content", "ordinal"] | None = None
     token_budget: _AtLeastOne | None = None
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.10
@@ -293,7 +296,7 @@ def differences(one: Manifest, other: Manifest) -> tuple[str, ...]:
 
 _COMPARED = (
     *("env.container_digest", "env.cpus", "taskset_sha", "token_budget", "threshold", "profile"),
-    "checkpoints",
+    *("capabilities", "checkpoints"),
 )
 
 

@@ -35,6 +35,20 @@ ProfileName = Annotated[
 ]
 
 
+TestedOnly = Annotated[
+    bool,
+    typer.Option("--tested-only", help="Refuse a harness version that has no capability file (exit 2)."),
+]
+Capabilities = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE|HARNESS@VERSION",
+        help="Never draw what this harness version cannot be done either, so that two harnesses get the"
+        " same; may be given more than once.",
+    ),
+]
+
+
 def _exit(code: int) -> NoReturn:
     raise typer.Exit(code)
 
@@ -97,6 +111,8 @@ def serve(
             " seed, profile, budget and verdict. 0 takes a free one.",
         ),
     ] = None,
+    tested_only: TestedOnly = False,
+    capabilities: Capabilities = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -106,7 +122,7 @@ def serve(
     del version
     from proxy.serving import ServeOptions, serve_until_stopped
 
-    serve_until_stopped(
+    code = serve_until_stopped(
         ServeOptions(
             seed=seed,
             profile=profile,
@@ -119,8 +135,11 @@ def serve(
             log_payloads=log_payloads,
             token=token,
             control_port=control_port,
+            tested_only=tested_only,
+            capabilities=tuple(capabilities or ()),
         )
     )
+    _exit(code)
 
 
 @app.command(context_settings={"allow_interspersed_args": True})
@@ -151,6 +170,8 @@ def run(
             "--controls", help="Run both controls first: without faults, and killed before any work."
         ),
     ] = False,
+    tested_only: TestedOnly = False,
+    capabilities: Capabilities = None,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="CMD…", help="Any command in the place of the manifest's harness."),
@@ -164,7 +185,9 @@ def run(
     from harness.preparing import RunOptions
     from harness.running import run_command
 
-    options = RunOptions(out, faults, repeat, jobs, upstream, tuple(command or ()))
+    options = RunOptions(
+        out, faults, repeat, jobs, upstream, tuple(command or ()), tested_only, tuple(capabilities or ())
+    )
     _exit(run_command(manifest, options, terminal.Progress(), controls=controls))
 
 
@@ -308,6 +331,7 @@ def forget(
 def explain(
     seed: Seed = 0,
     profile: ProfileName = "moderate",
+    capabilities: Capabilities = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What the schedule says of one call, read as JSON from standard input.
@@ -316,11 +340,14 @@ def explain(
 
     echo '{"tool": "Read", "arguments": {"file_path": "a.txt"}}' | chaosproxy explain --seed 7
 
-    More fields: harness, task_id, role, occurrence, k, and result to see what the model would be sent.
+    More fields: harness (claude-code, or claude-code@2.1.289 without the gaps of that version), task_id,
+    role, occurrence, k, and result to see what the model would be sent.
     """
     from proxy.explaining import explain_text
 
-    terminal.write(explain_text(seed, profile, sys.stdin.buffer.read(), as_json=json))
+    terminal.write(
+        explain_text(seed, profile, sys.stdin.buffer.read(), tuple(capabilities or ()), as_json=json)
+    )
 
 
 @app.command()

@@ -7,9 +7,20 @@ from typing import Any
 import msgspec
 import orjson
 
-from configs import dialect, load_profile
+from configs import (
+    ConfigError,
+    capability_names,
+    dialect,
+    gaps_in_common,
+    load_capability,
+    load_profile,
+    read_capability,
+)
 from proxy.usage import UsageError
+from scheduler.dialect import Dialect
 from scheduler.explain import Explanation, explain
+from scheduler.fitting import Gaps, gaps_of
+from scheduler.nearest import unknown
 
 
 class _Query(msgspec.Struct, forbid_unknown_fields=True):
@@ -23,8 +34,13 @@ class _Query(msgspec.Struct, forbid_unknown_fields=True):
     result: str | None = None
 
 
-def explain_text(seed: int, profile: str, query: bytes, *, as_json: bool) -> str:
-    """Explains one call; raises ``UsageError`` for a query that is none, and the errors of its parts."""
+def explain_text(
+    seed: int, profile: str, query: bytes, capabilities: tuple[str, ...] = (), *, as_json: bool
+) -> str:
+    """Explains one call, as it is drawn when the gaps of ``capabilities`` are left out.
+
+    Raises ``UsageError`` for a query that is none, and the errors of its parts.
+    """
     try:
         asked = msgspec.json.decode(query, type=_Query)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -36,10 +52,13 @@ def explain_text(seed: int, profile: str, query: bytes, *, as_json: bool) -> str
     if arguments.startswith(b'"'):
         # Arguments as a string are the raw text that the model wrote.
         arguments = msgspec.json.decode(arguments, type=str).encode("utf-8", "surrogatepass")
+    harness, known = _harness(asked.harness)
+    shared = gaps_in_common(read_capability(name) for name in capabilities)
+    loaded = load_profile(profile)
     found = explain(
         seed,
-        load_profile(profile),
-        dialect(asked.harness),
+        loaded,
+        harness,
         asked.tool,
         arguments,
         task_id=asked.task_id,
@@ -47,11 +66,22 @@ def explain_text(seed: int, profile: str, query: bytes, *, as_json: bool) -> str
         occurrence=asked.occurrence,
         k=asked.k,
         result=asked.result,
+        gaps=gaps_of(harness, loaded, known, shared),
     )
     fields = _fields(found)
     if as_json:
         return orjson.dumps(fields, option=orjson.OPT_INDENT_2).decode()
     return "\n".join(f"{name:<12} {_shown(value)}" for name, value in fields.items() if value is not None)
+
+
+def _harness(named: str) -> tuple[Dialect, Gaps]:
+    """The dialect of a harness, or of one version of it, and the known gaps of that."""
+    name, at, version = named.partition("@")
+    known = dialect(name)
+    capability = load_capability(name, version) if at else None
+    if at and capability is None:
+        raise ConfigError(unknown("capability file", named, capability_names()))
+    return known, capability.gaps() if capability is not None else {}
 
 
 def _fields(found: Explanation) -> dict[str, Any]:

@@ -64,12 +64,13 @@ class Injector:
         self._options = options
         self._tell = tell
         self._observer = observer or Unobserved()
-        self._recorder = Recorder(log, memory, pid=pid, tell=tell, schedule_gaps=options.schedule_gaps)
+        self._recorder = Recorder(log, memory, pid=pid, tell=tell, options=options)
         self._conversations = conversations or Conversations(memory)
         self._responses = Responses(log, memory, self._conversations, self._recorder, self._observer, options)
         self._locator = Locator(memory, self._conversations)
         self._dialects = dialects()
         self._tools_digests: dict[bytes, str] = {}
+        self.untested: dict[str, None] = {}
 
     # -- the request --
 
@@ -118,6 +119,8 @@ class Injector:
                     " this version speaks has that path: nothing was injected into it"
                 )
             return
+        if self._options.tested_only and self._refuse_untested(exchange, dialect, version):
+            return
         self._recorder.start(run, dialect, version)
         wire, asks_for = recognised
         exchange.wire = wire
@@ -131,7 +134,7 @@ class Injector:
         if self._options.crash_at == "request":
             raise CrashedOnPurpose("the injector was made to crash on a request")
         plain = decode(exchange.body, coding)
-        edited = self._inject(exchange, wire, exchange.dialect, plain)
+        edited = self._inject(exchange, wire, exchange.dialect, version, plain)
         if run.stopped or (exchange.generates and is_spent(run)):
             self._stop(exchange)
         elif edited is not plain:
@@ -152,7 +155,20 @@ class Injector:
             self._recorder.quota(run)
         run.quota = "ours"
 
-    def _inject(self, exchange: Exchange, wire: WireFormat, dialect: Dialect, body: bytes) -> bytes:
+    def _refuse_untested(self, exchange: Exchange, dialect: Dialect | None, version: str | None) -> bool:
+        why = self._recorder.why_untested(exchange.run, dialect, version)
+        if why is None:
+            return False
+        message = f"{why}: --tested-only refuses it; `chaosproxy harnesses` lists the tested versions"
+        if message not in self.untested:
+            self._tell(f"refused: {message}")
+        self.untested[message] = None
+        exchange.refusal = _refusal(exchange, 400, f"chaosproxy: {message}")
+        return True
+
+    def _inject(
+        self, exchange: Exchange, wire: WireFormat, dialect: Dialect, version: str | None, body: bytes
+    ) -> bytes:
         run = exchange.run
         conversation, request = self._locator.locate(run, wire, dialect, dict(exchange.head.headers), body)
         if conversation is None:
@@ -164,6 +180,7 @@ class Injector:
         exchange.tools = conversation.offered(request.tools)
         exchange.tools_digest = self._tools_digest(exchange.tools)
         try:
+            self._check_harness(run, dialect, version)
             self._decide(exchange, wire, dialect, conversation, request)
         except BaseException:
             self._conversations.forget(run, conversation.id)
@@ -174,6 +191,18 @@ class Injector:
         exchange.carried = [*conversation.prepared, *conversation.carried]
         base = request.base
         return splice(body, [Edit(e.start + base, e.end + base, e.new) for e in conversation.edits])
+
+    def _check_harness(self, run: Run, dialect: Dialect, version: str | None) -> None:
+        if run.dialect is None:
+            self._recorder.begin_as(run, dialect, version)
+        elif dialect.name not in run.alike:
+            if self._recorder.gaps(run, dialect, version) != run.settings.gaps:
+                # A log has the gaps of one harness for a run: the draws of another could not be recomputed.
+                raise WireError(
+                    f"run {run.run_id} is {run.dialect}'s, and this request is {dialect.name}'s, to which"
+                    " other kinds can be done: give each a run of its own (/run/<run_id>)"
+                )
+            run.alike.add(dialect.name)
 
     def _decide(
         self,

@@ -14,10 +14,12 @@ from ledger.identity import boot_id, package_version
 from ledger.memory import CallRow, Memory
 from ledger.records import AnyRecord, Delivery, End, Error, Quota, Request, Start
 from proxy.exchange import Exchange
+from proxy.options import InjectorOptions
 from proxy.runs import Conversations, Run
 from proxy.walk import orphan
+from scheduler.capability import Capability
 from scheduler.dialect import Dialect
-from scheduler.fitting import gaps_of
+from scheduler.fitting import Gaps, gaps_of
 
 
 class Recorder:
@@ -30,9 +32,9 @@ class Recorder:
         *,
         pid: int,
         tell: Callable[[str], None],
-        schedule_gaps: bool = False,
+        options: InjectorOptions,
     ) -> None:
-        self._schedule_gaps = schedule_gaps
+        self._options = options
         self._log = log
         self._memory = memory
         self._pid = pid
@@ -43,17 +45,47 @@ class Recorder:
 
     def start(self, run: Run, dialect: Dialect | None, version: str | None) -> None:
         """Begins a run in the log, once; raises ``LedgerError``."""
-        if run.started:
-            return
+        if not run.started:
+            self._begin(run, dialect, version)
+
+    def begin_as(self, run: Run, dialect: Dialect, version: str | None) -> None:
+        """The harness of a run's agent is known now: when the run was begun as another's, or nobody's, it is
+        begun again with the gaps of this one. Raises ``LedgerError``."""
+        run.dialect = dialect.name
+        run.alike.add(dialect.name)
+        if run.begun_as != dialect.name:
+            self._begin(run, dialect, version)
+
+    def why_untested(self, run: Run, dialect: Dialect | None, version: str | None) -> str | None:
+        """Why a harness is none of the versions that were shown to work; None when it is one."""
+        known, version, capability = self._known(run, dialect, version)
+        if capability is not None:
+            return None
+        if known is None or version is None:
+            return f"{known.title if known is not None else 'this harness'} does not say which version it is"
+        return f"{known.title} {version} has no capability file"
+
+    def _known(
+        self, run: Run, dialect: Dialect | None, version: str | None
+    ) -> tuple[Dialect | None, str | None, Capability | None]:
+        """Dialect, version and capability of whoever asks, as far as they are known."""
         known = dialect or self._dialects.get(run.settings.harness or "")
         version = version or run.settings.harness_version
-        capability = load_capability(known.name, version) if known is not None and version else None
-        gaps = gaps_of(
+        return known, version, load_capability(known.name, version) if known is not None and version else None
+
+    def gaps(self, run: Run, dialect: Dialect | None, version: str | None) -> Gaps:
+        """What is not drawn for this harness under the run's profile."""
+        known, _, capability = self._known(run, dialect, version)
+        return gaps_of(
             known or self._dialects["generic"],
             run.settings.profile,
-            capability.gaps() if capability is not None and not self._schedule_gaps else {},
+            capability.gaps() if capability is not None and not self._options.schedule_gaps else {},
+            self._options.shared_gaps,
         )
-        settings = run.settings = replace(run.settings, gaps=gaps)
+
+    def _begin(self, run: Run, dialect: Dialect | None, version: str | None) -> None:
+        known, version, capability = self._known(run, dialect, version)
+        settings = run.settings = replace(run.settings, gaps=self.gaps(run, dialect, version))
         self._log.write(
             [
                 Start(
@@ -76,7 +108,8 @@ class Recorder:
                 )
             ]
         )
-        run.started = True
+        run.started, run.begun_as = True, known.name if known is not None else "generic"
+        run.withholdable.clear()
         name = known.title if known is not None else "an unknown harness (generic wordings)"
         untested = "" if capability is not None or known is None else ", a version without a capability file"
         self._tell(

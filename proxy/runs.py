@@ -71,11 +71,16 @@ class Run:
 
     ``replaced``: some result of it was. ``tokens``: used by all attempts so far. ``stopped``: nothing of it
     is let through any more. ``quota``: whose quota error its last request met. ``open_requests``: those whose
-    answer is not over.
+    answer is not over. ``begun_as``: whose gaps the log's ``start`` has; ``dialect``: the harness that
+    its agent's requests come from, by the name of its dialect, once there was one; ``alike``: those that have
+    the same gaps.
     """
 
     settings: RunSettings
     started: bool = False
+    begun_as: str | None = None
+    dialect: str | None = None
+    alike: set[str] = field(default_factory=set)
     ended: bool = False
     complete: bool = False
     invalid: bool = False

@@ -20,6 +20,7 @@ from proxy.options import InjectorOptions
 from proxy.registering import take_up
 from proxy.runs import DEFAULT_RUN, RunBook, RunSettings
 from proxy.upstream import Origin, UpstreamError, Upstreams
+from scheduler.fitting import shared_gaps, shared_part
 from scheduler.profile import Profile
 from scheduler.uniform import SEED_LIMIT
 
@@ -87,6 +88,8 @@ def _runs(settings: ServiceSettings, memory: Memory) -> RunBook:
     for run_id, start in begun.items():
         if not runs.is_registered(run_id):
             _check_restart(settings, defaults, start)
+        known = runs.get(run_id).settings.profile if runs.is_registered(run_id) else settings.profile
+        _check_shared(settings, known, start)
     return runs
 
 
@@ -112,6 +115,16 @@ def _check_restart(settings: ServiceSettings, defaults: RunSettings, start: Star
             f" {start.profile.get('name')!r} ({start.profile_sha256[:12]}), not with seed"
             f" {defaults.seed} and profile {defaults.profile.name!r} ({defaults.profile_sha256[:12]});"
             " give another --log, or the seed and profile that it was begun with"
+        )
+
+
+def _check_shared(settings: ServiceSettings, profile: Profile, start: Start) -> None:
+    """What two harnesses leave out together stays the same as long as a run goes on."""
+    was = shared_part(start.profile.get("gaps", {}))
+    if was != shared_gaps(profile, settings.options.shared_gaps):
+        raise ServiceError(
+            f"{settings.log} was begun with other --capabilities: run {start.run_id} leaves out"
+            f" {was or 'nothing'}; give the same, or another --log"
         )
 
 

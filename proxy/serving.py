@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, cast
 
-from configs import dialects, load_profile
+from configs import dialects, gaps_in_common, load_profile, read_capability
 from ledger.identity import package_version
 from proxy import terminal
 from proxy.injector import Injector
@@ -36,10 +36,16 @@ class ServeOptions:
     log_payloads: bool
     token: str | None
     control_port: int | None = None
+    tested_only: bool = False
+    capabilities: tuple[str, ...] = ()
 
 
-def serve_until_stopped(options: ServeOptions) -> None:
-    """Serves until ctrl-C. Everything that can be checked is checked before the port is opened."""
+def serve_until_stopped(options: ServeOptions) -> int:
+    """Serves until ctrl-C. Everything that can be checked is checked before the port is opened.
+
+    Gives the exit code: 2 when requests were refused since their harness is not tested.
+    """
+    shared = gaps_in_common(read_capability(name) for name in options.capabilities)
     profile = load_profile(options.profile)
     upstreams = parse_upstreams(options.upstreams)
     _check_host(options)
@@ -56,6 +62,8 @@ def serve_until_stopped(options: ServeOptions) -> None:
             on_error="block" if options.block_on_error else "forward",
             log_payloads=options.log_payloads,
             crash_at=_crash_at(),
+            tested_only=options.tested_only,
+            shared_gaps=shared,
         ),
     )
     injector = open_service(settings, terminal.tell)
@@ -69,6 +77,7 @@ def serve_until_stopped(options: ServeOptions) -> None:
     )
     serve_forever(server, lambda port: _announce(options, profile, log, port, server.control_port))
     _say_goodbye(injector, log)
+    return 2 if injector.untested else 0
 
 
 def _crash_at() -> Literal["request", "response"] | None:
@@ -123,6 +132,10 @@ def _announce(
 
 def _say_goodbye(injector: Injector, log: Path) -> None:
     runs = [run for run in injector.runs.all() if run.started]
+    for message in injector.untested:
+        terminal.write(f"refused: {message}")
+    if not runs and injector.untested:
+        return
     if not runs:
         terminal.write(f"ended: no agent request was recognised, nothing to score in {log}")
         return

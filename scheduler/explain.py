@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.apply import Skipped, Wait, apply_after, apply_before
@@ -10,7 +10,7 @@ from scheduler.call import Call, Family, Key, Places, call_digest, call_key, can
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
 from scheduler.faults.registry import Mode, Rewrite, Timing
-from scheduler.fitting import fitting_kinds
+from scheduler.fitting import Gaps, fitting_by, fitting_kinds
 from scheduler.profile import Profile
 from scheduler.schedule import Persistence, Standing, draw
 
@@ -59,14 +59,14 @@ def explain(
     result: str | None = None,
     is_error: bool | None = None,
     earlier: Sequence[str] = (),
-    gaps: Collection[str] = (),
+    gaps: Gaps | None = None,
 ) -> Explanation:
     """Draws one call and applies what was drawn: an after-kind to a ``result`` text, when one is given.
 
     ``arguments_json`` is the arguments' JSON text as the model sent it, ``occurrence`` how many identical
     calls stand before this one, ``k`` how many calls of its family; ``earlier`` as in ``apply_after``;
-    ``gaps`` are kinds that cannot be done to this tool. What the harness appended to ``result`` is set aside
-    first and is no part of ``payload``.
+    ``gaps`` is the table of a log (``gaps_of``); without one, all that the dialect has words for fits. What
+    the harness appended to ``result`` is set aside first and is no part of ``payload``.
 
     Raises ``ValueError`` when ``seed`` is not in [0, 2**64).
     """
@@ -75,7 +75,7 @@ def explain(
     family = dialect.family(tool, arguments)
     canonical = canonical_arguments(arguments_json, places, rule.volatile, rule.defaults)
     call = Call(tool, family, call_digest(canonical), canonical, occurrence, k)
-    fitting = fitting_kinds(dialect, tool, family, gaps)
+    fitting = fitting_kinds(dialect, tool, family) if gaps is None else fitting_by(gaps, tool, family)
     drawn = draw(seed, profile, task_id, role, call, fitting, _standing(profile, call))
     kind = KINDS[drawn.kind] if drawn.kind is not None else None
     mode = kind.mode(dialect.form(tool, family)) if kind is not None else None

@@ -49,8 +49,7 @@ def gaps_of(
     ``known``: tool → kinds, as a capability file says it; ``by_family``: family → kinds that another harness
     cannot do to it (``family_gaps``). Tools that are like the others have no entry.
     """
-    live = {kind for kinds in profile.live_kinds().values() for kind in kinds}
-    live |= {rule.kind for rule in profile.force}
+    live = _live(profile)
     table = {OTHER_TOOLS: _unsaid(dialect, dialect.rule(""), live)}
     for pattern, rule in dialect.tool_patterns.items():
         table[f"/{pattern}/"] = _unsaid(dialect, rule, live)
@@ -61,13 +60,32 @@ def gaps_of(
         }
         if missing != {*gaps_for(table, tool)}:
             table[tool] = sorted(missing)
+    table |= shared_gaps(profile, by_family)
+    if not any(table.values()):
+        return {}
+    return table
+
+
+def shared_gaps(profile: Profile, by_family: Gaps) -> dict[str, list[str]]:
+    """The entries of a table for kinds of ``profile`` that another harness cannot do: by family."""
+    live = _live(profile)
+    table: dict[str, list[str]] = {}
     for family in FAMILIES:
         shared = {kind for kind in by_family.get(family, ()) if family in KINDS[kind].families}
         if shared & live:
             table[f"{_FAMILY}{family}"] = sorted(shared & live)
-    if not any(table.values()):
-        return {}
     return table
+
+
+def shared_part(gaps: Gaps) -> dict[str, list[str]]:
+    """The entries of a whole table that are about families."""
+    return {key: sorted(kinds) for key, kinds in gaps.items() if key.startswith(_FAMILY)}
+
+
+def _live(profile: Profile) -> set[str]:
+    return {kind for kinds in profile.live_kinds().values() for kind in kinds} | {
+        rule.kind for rule in profile.force
+    }
 
 
 def family_gaps(dialect: Dialect, capability: Capability) -> dict[Family, set[str]]:

@@ -64,7 +64,9 @@ class Fold:
         self._deliveries = Spill(key="q", delivery="q")
         self._cells: dict[Cell | None, int] = {None: 0}
         self._skips: dict[str | None, int] = {None: 0}
-        self._origins: dict[Origin, None] = {}
+        # By (run, attempt): who asks may be known later than that the attempt began.
+        self._origins: dict[tuple[int, int], Origin] = {}
+        self._same_origins: dict[Origin, Origin] = {}
         self._tool_sets: dict[str, None] = {}
         self._followed: list[Followed] = []
         self._replayed = replayed or {}
@@ -144,7 +146,7 @@ class Fold:
             start.profile_sha256,
             start.version,
         )
-        self._origins[origin] = None
+        self._origins[run.index, start.attempt] = self._same_origins.setdefault(origin, origin)
 
     def _decision(self, run: RunTrace, call: SlimDecision, line: int) -> None:
         run.has_calls = True
@@ -212,7 +214,7 @@ class Fold:
             runs=self.runs,
             cells=tuple(self._cells),
             counted=sums.counted(),
-            origins=tuple(sorted(self._origins, key=repr)),
+            origins=tuple(sorted(set(self._origins.values()), key=repr)),
             tool_sets=tuple(sorted(self._tool_sets)),
             followed=tuple(self._followed),
         )

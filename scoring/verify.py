@@ -78,8 +78,9 @@ def verify_log(path: Path, most: int = 50) -> Verification:
             damaged += 1
             continue
         if isinstance(record, Start):
-            if record.run_id not in runs:
-                runs[record.run_id] = _Run(record, _profile(record))
+            known = runs.setdefault(record.run_id, _Run(record, _profile(record)))
+            # A resumed run can be another version's, and who asks can be known later than that it began.
+            known.gaps = record.profile.get("gaps", {})
         elif isinstance(record, Decision | Delivery) and record.run_id in runs:
             run = runs[record.run_id]
             if isinstance(record, Decision):

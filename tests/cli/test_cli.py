@@ -345,3 +345,88 @@ def test_a_wrong_word_is_exit_2(tmp_path: Path) -> None:
         ["verify", "nowhere"],
     ):
         assert run(*arguments, home=tmp_path).returncode == 2, arguments
+
+
+def test_an_untested_version_is_refused_where_only_tested_ones_are_wanted(tmp_path: Path) -> None:
+    with (
+        ThreadedScriptedModel(scripted("Done.")) as model,
+        served(tmp_path, "--upstream", model.url, "--tested-only") as (process, url, _),
+    ):
+        agent = {"user-agent": "claude-cli/9.9.9 (external, cli)"}
+        status, answer = post(f"{url}/v1/messages", agent_body(), **agent)
+        assert status == 400
+        assert "Claude Code 9.9.9 has no capability file" in json.loads(answer)["error"]["message"]
+        status, _ = post(
+            f"{url}/v1/messages", agent_body(), **{"user-agent": "claude-cli/2.1.289 (external)"}
+        )
+        assert status == 200
+        assert len(model.received) == 1
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "refused: Claude Code 9.9.9" in out
+
+
+def test_a_supervised_run_of_an_untested_version_is_refused_before_it_starts(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("harness: reference\ntasks: shipped\n")
+    done = run("run", "-m", "m.yaml", "-o", "out", "--tested-only", home=tmp_path)
+    assert done.returncode == 2
+    assert "reference" in done.stderr
+    assert "has no capability file, and --tested-only refuses it" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["serve", "run", "explain"])
+def test_capabilities_that_are_not_there_name_the_nearest(tmp_path: Path, command: str) -> None:
+    (tmp_path / "m.yaml").write_text("harness: reference\n")
+    arguments = {"serve": [], "run": ["run", "-m", "m.yaml", "-o", "out"], "explain": ["explain"]}[command]
+    done = run(
+        *arguments, "--capabilities", "codex@0.171.1", home=tmp_path, stdin='{"tool": "x", "arguments": {}}'
+    )
+    assert done.returncode == 2
+    assert "did you mean 'codex@0.171.0'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_capability_file_of_ones_own_takes_kinds_away(tmp_path: Path) -> None:
+    gap = {"tool": "Read", "family": "read", "kind": "empty", "result": "gap", "reason": "never shown"}
+    (tmp_path / "mine.yaml").write_text(
+        json.dumps(
+            {
+                "harness": "claude-code",
+                "version": "1.0.0",
+                "date": "2026-01-01",
+                "tools": ["Read"],
+                "tools_sha256": "0" * 64,
+                "cells": [gap],
+            }
+        )
+    )
+    call = (
+        '{"tool": "Read", "arguments": {"file_path": "a.txt"}, "harness": "claude-code", "result": "1\\tx"}'
+    )
+    asked = ["explain", "--profile", "only-empty", "--json"]
+    before = json.loads(run(*asked, home=tmp_path, stdin=call).stdout)
+    after = json.loads(run(*asked, "--capabilities", "mine.yaml", home=tmp_path, stdin=call).stdout)
+    assert before["kind"] == "empty"
+    assert after["kind"] is None
+    assert after["u"] == before["u"]
+
+
+def test_explain_knows_the_gaps_of_a_version(tmp_path: Path) -> None:
+    call = '{"tool": "Read", "arguments": {}, "harness": "claude-code@2.1.2"}'
+    done = run("explain", home=tmp_path, stdin=call)
+    assert done.returncode == 2
+    assert "did you mean 'claude-code@2.1.289'?" in done.stderr
+    call = call.replace("2.1.2", "2.1.289")
+    assert run("explain", home=tmp_path, stdin=call).returncode == 0
+
+
+def test_a_log_is_gone_on_with_under_the_same_capabilities_only(tmp_path: Path) -> None:
+    with ThreadedScriptedModel(scripted("Done.")) as model:
+        options = ["--upstream", model.url, "--log", "log/decisions.jsonl"]
+        with served(tmp_path, *options, "--capabilities", "codex@0.171.0") as (_, url, _):
+            post(f"{url}/v1/messages", agent_body())
+        done = run("--port", "0", *options, home=tmp_path)
+        assert done.returncode == 2
+        assert "was begun with other --capabilities" in done.stderr

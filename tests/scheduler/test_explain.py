@@ -129,7 +129,7 @@ def test_a_call_that_is_not_withheld_has_no_answer() -> None:
 def test_a_gap_is_not_drawn() -> None:
     only = configs.load_profile("only-locked")
     assert explain(7, only, CLAUDE, "Read", ARGUMENTS).kind == "locked"
-    assert explain(7, only, CLAUDE, "Read", ARGUMENTS, gaps=("locked",)).kind is None
+    assert explain(7, only, CLAUDE, "Read", ARGUMENTS, gaps={"Read": ["locked"]}).kind is None
     assert explain(7, only, CLAUDE, "WebFetch", b'{"url":"https://a.org"}').kind is None
 
 
