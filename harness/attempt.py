@@ -25,7 +25,7 @@ from ledger.identity import boot_id
 from ledger.journal import Journal
 from ledger.machine import machine_started
 from ledger.manifest import Manifest
-from ledger.runs import RunLine, append_run
+from ledger.runs import Claim, RunLine, append_run
 from proxy.injector import Injector
 from proxy.runs import Run, RunSettings
 from proxy.server import BackgroundServer
@@ -95,6 +95,7 @@ class _Over(NamedTuple):
     ending: Ending
     outcome: Outcome | None
     tokens: int
+    claimed: Claim | None
 
 
 def make_attempt(bench: Bench, cell: Cell, start: Start) -> RunLine:
@@ -126,7 +127,8 @@ def _played(bench: Bench, cell: Cell, start: Start, watched: Watched, run: Run) 
     began, started = time.monotonic(), timestamp()
     outcome = _play(bench, cell, start, watched)
     wall_s = time.monotonic() - began if outcome is None else outcome.wall_s
-    over = _Over(_ending(bench, run, watched, start, outcome), outcome, run.tokens - start.tokens_before)
+    ending = _ending(bench, run, watched, start, outcome)
+    over = _Over(ending, outcome, run.tokens - start.tokens_before, run.claimed)
     workspace = bench.folder.workspace(cell.run_id)
     bench.journal.stopped(cell.run_id, start.attempt, Watch(workspace, cell.task.ignore).look().digest)
     passed = judged(cell.task, workspace, bench.folder.scratch(cell.run_id), over.ending)
@@ -301,4 +303,5 @@ def _line(
         profile=bench.profile.name,
         exit_code=None if over.outcome is None else over.outcome.exit_code,
         reason=over.ending.reason,
+        claimed=over.claimed,
     )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from ledger.decisions import LedgerError, open_private
+from ledger.records import SkipReason
 
 # Counts up with every change of the tables below.
 _VERSION = 3
@@ -92,7 +93,7 @@ class CallRow(msgspec.Struct, eq=False):
     target: str
     draw_us: float
     answered: bool = False
-    skipped: str | None = None
+    skipped: SkipReason | None = None
     payload: str | None = None
     payload_error: bool | None = None
     original: str | None = None

@@ -69,6 +69,7 @@ class SlimDecision(msgspec.Struct, frozen=True, kw_only=True, tag_field="event",
     payload_sha256: str | None
     latency_us: float
     skipped: str | None
+    target_digest: str | None = None
 
 
 AnySlim = Start | SlimDecision | Delivery | Request | Error | Quota | Checkpoint | End

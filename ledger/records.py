@@ -6,9 +6,25 @@ can tell it from zero. Texts of calls and results never stand in these records; 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+
+# Why a fault that fired was not applied to a call, or what became of the call in its place.
+SkipReason = Literal[
+    "skip_first",
+    "max_faults",
+    "min_gap",
+    "no_fit",
+    "already_failed",
+    "already_ran",
+    "already_answered",
+    "no_change",
+    "no_text",
+    "orphaned",
+    "superseded",
+    "dereferenced",
+]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=True):
@@ -38,7 +54,9 @@ class Start(Record, frozen=True, kw_only=True, tag="start"):
 
 
 class Decision(Record, frozen=True, kw_only=True, tag="decision"):
-    """One tool call, drawn once. ``skipped`` says why a fault that fired was not applied.
+    """One tool call, drawn once. ``skipped`` says why a fault that fired was not applied (``SkipReason``).
+    ``target_digest`` is the SHA-256 of what the call is about: its path, command or address, with the
+    workspace, temp and home directories made abstract; left out where that is not known.
 
     Under a profile with limits or force rules ``standing`` says where the call stood (calls before it, faults
     before it, calls since the last fault, earlier calls that each rule fits), and ``rules`` which rules fit.
@@ -70,6 +88,7 @@ class Decision(Record, frozen=True, kw_only=True, tag="decision"):
     skipped: str | None
     standing: tuple[int, int, int | None, tuple[int, ...]] | None = None
     rules: tuple[bool, ...] = ()
+    target_digest: str | None = None
     original_text: str | None = None
     payload_text: str | None = None
 
@@ -126,10 +145,12 @@ class Checkpoint(Record, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 class End(Record, frozen=True, kw_only=True, tag="end"):
-    """The run stopped: ``ended`` is one of the four end states, or null when nobody said."""
+    """The run stopped: ``ended`` is one of the four end states, or null when nobody said. ``claimed``: what
+    the agent's last words came down to, ``done`` or ``gave_up``; left out when it is neither."""
 
     ended: str | None
     passed: bool | None
+    claimed: str | None = None
 
 
 AnyRecord = Start | Decision | Delivery | Request | Error | Quota | Checkpoint | End

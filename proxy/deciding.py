@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -114,6 +115,12 @@ def _target(dialect: Dialect, tool: str, canonical: bytes) -> str:
     name = dialect.rule(tool).target
     value = dialect.arguments(tool, canonical).get(name) if name is not None else None
     return plain_target(value) if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=256)
+def _digest(target: str) -> str:
+    # The same few files are what most calls are about.
+    return sha256(target.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def plain_target(abstract: str) -> str:
@@ -262,6 +269,7 @@ def record_of(
         skipped=row.skipped,
         standing=drawn.standing,
         rules=drawn.rules,
+        target_digest=_digest(row.target) if row.target else None,
         original_text=original if log_texts and payload is not None else None,
         payload_text=row.payload if log_texts else None,
     )

@@ -43,7 +43,8 @@ class Exchange(msgspec.Struct, eq=False):
     ``tools``: the tool list of the request. ``holder``: holds the blocks of calls that could be kept from
     running; ``unframed``: what came of such a response and is not part of a frame yet. ``pinned``: the
     conversation that stays loaded until the answer is there. ``answered``: the model has begun to answer.
-    ``error_headers``, ``error_body``: of an answer with status 400 or above.
+    ``error_headers``, ``error_body``: of an answer with status 400 or above. ``content_type`` is an answer's,
+    ``heard`` the frames of one to an agent, as long as they ask for no tool.
     """
 
     run: Run
@@ -75,6 +76,8 @@ class Exchange(msgspec.Struct, eq=False):
     model: str | None = None
     error_headers: Mapping[str, str] = MappingProxyType({})
     error_body: bytes = b""
+    content_type: str = ""
+    heard: list[bytes] = field(default_factory=list)
     pinned: Conversation | None = None
     answered: bool = False
     broken: bool = False

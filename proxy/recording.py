@@ -211,7 +211,9 @@ class Recorder:
             records += [orphan(run.settings, conversation, row) for row in left]
             with self._memory.transaction():
                 self._memory.update_calls(run.run_id, conversation_id, left)
-        records.append(End(ts=timestamp(), run_id=run.run_id, ended=ended, passed=passed))
+        records.append(
+            End(ts=timestamp(), run_id=run.run_id, ended=ended, passed=passed, claimed=run.claimed)
+        )
         self.afterwards(records)
 
 

@@ -11,9 +11,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from ledger.claims import claim_of
 from ledger.decisions import DecisionLog, LedgerError
 from ledger.memory import CallRow, Memory, Tip
 from ledger.records import AnyRecord
+from ledger.runs import Claim
 from proxy.conversation import Conversation, Counts, call_of, decode_draw
 from proxy.deciding import NewCall, draw_call, identify
 from proxy.encoding import CodingError, coding_of, stream_decoder
@@ -21,6 +23,7 @@ from proxy.exchange import Exchange
 from proxy.holding import Holder
 from proxy.observer import Observer
 from proxy.options import CrashedOnPurpose, InjectorOptions
+from proxy.protocols.last_words import last_words
 from proxy.protocols.wire import CallDone, Finished, Frame, UsageSeen, WireError, WireFormat
 from proxy.quota import ERROR_BYTES_KEPT, is_quota_error, missing_usage
 from proxy.recording import Recorder
@@ -66,9 +69,8 @@ class Responses:
             self._failed(exchange, "response", str(error))
             return
         socket = exchange.wire.socket if exchange.message is not None else None
-        exchange.reader = (
-            exchange.wire.reader(headers.get("content-type", "")) if socket is None else socket.reader()
-        )
+        exchange.content_type = headers.get("content-type", "")
+        exchange.reader = exchange.wire.reader(exchange.content_type) if socket is None else socket.reader()
         if exchange.conversation is not None and self._is_to_hold(exchange):
             exchange.holder = Holder(partial(self._may_withhold, exchange))
 
@@ -187,7 +189,10 @@ class Responses:
                     exchange.asked_for_tools, exchange.model = asked, model
                     self._remember_answer(exchange, answer_id)
         if calls:
+            exchange.heard.clear()
             self._remember(exchange, frame, calls)
+        elif exchange.generates and exchange.conversation is not None and not exchange.asked:
+            exchange.heard.append(frame.raw)
 
     def _remember_answer(self, exchange: Exchange, answer_id: str | None) -> None:
         """Remembers what a later request can go on from, before the harness knows that it can."""
@@ -288,6 +293,7 @@ class Responses:
         run = exchange.run
         if exchange.generates and exchange.conversation is not None:
             run.complete = exchange.answered and exchange.asked_for_tools is False
+            run.claimed = _claimed(exchange) if run.complete else None
             if exchange.refusal is None:
                 theirs = is_quota_error(exchange.status, exchange.error_headers, exchange.error_body)
                 run.quota = "theirs" if theirs else None
@@ -301,6 +307,18 @@ class Responses:
         exchange.broken = True
         exchange.reader = None
         self._recorder.error(exchange.run, where, reason)
+
+
+def _claimed(exchange: Exchange) -> Claim | None:
+    """What the words of an answer come down to; the words themselves are kept nowhere."""
+    if exchange.wire is None or exchange.broken:
+        return None
+    try:
+        return claim_of(last_words(exchange.wire, exchange.content_type, exchange.heard))
+    except WireError:
+        return None  # words that cannot be read claim nothing
+    finally:
+        exchange.heard.clear()
 
 
 def _disguise(exchange: Exchange, ref: str, row: CallRow) -> None:

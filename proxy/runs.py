@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ledger.memory import ConversationRow, Memory
 from ledger.records import Start
+from ledger.runs import Claim
 from proxy.conversation import Conversation
 from proxy.protocols.wire import ParsedRequest
 from scheduler.call import Places
@@ -67,7 +68,8 @@ def _places(workspace: str | None, temp: tuple[str, ...], home: str | None) -> P
 
 @dataclass(slots=True)
 class Run:
-    """A run that is being served. ``complete``: its last agent request was answered and asked for no tool.
+    """A run that is being served. ``complete``: its last agent request was answered and asked for no tool,
+    ``claimed``: what the words of that answer come down to.
 
     ``replaced``: some result of it was. ``tokens``: used by all attempts so far. ``stopped``: nothing of it
     is let through any more. ``quota``: whose quota error its last request met. ``open_requests``: those whose
@@ -83,6 +85,7 @@ class Run:
     alike: set[str] = field(default_factory=set)
     ended: bool = False
     complete: bool = False
+    claimed: Claim | None = None
     invalid: bool = False
     tokens: int = 0
     stopped: bool = False

@@ -17,6 +17,7 @@ from typing import NamedTuple
 # How many later calls of the conversation are looked at: what comes after that is the next piece of work.
 WINDOW = 5
 
+_OF_FILES = frozenset(("read", "write", "edit"))
 _LOOKING = frozenset(("read", "search", "list", "fetch"))
 _TARGETS = (
     *("file_path", "filePath", "path", "absolute_path", "notebook_path", "dir_path", "filename", "file"),
@@ -39,12 +40,14 @@ class Reaction(StrEnum):
 
 
 class Step(NamedTuple):
-    """A call as the rules see it: ``target`` is the file, command or address it is about, null: not known."""
+    """A call as the rules see it: ``target`` is the file, command or address it is about, ``target_digest``
+    a digest of that, the workspace made abstract; null: not known."""
 
     tool: str
     family: str
     call_digest: str
     target: str | None
+    target_digest: str | None = None
 
 
 def reaction(fault: Step, mode: str | None, later: Iterable[Step]) -> Reaction:
@@ -82,9 +85,11 @@ def same_target(one: Step, other: Step) -> bool | None:
 
     Two paths: equal, or one is the end of the other. A path and a shell command: the path or its last part
     is a word of the command. Two commands: they share a word of four letters or more that is no option.
+    Where the digests are all that is known: equal ones are the same target, two files or two addresses with
+    others are not, and of a command or a search that does not tell.
     """
     if one.target is None or other.target is None:
-        return None
+        return _same_digest(one, other)
     if one.family == "shell" and other.family == "shell":
         return bool(_long_words(one.target) & _long_words(other.target))
     if one.family == "shell":
@@ -92,6 +97,15 @@ def same_target(one: Step, other: Step) -> bool | None:
     if other.family == "shell":
         return _named(one.target, other.target)
     return _same_path(one.target, other.target)
+
+
+def _same_digest(one: Step, other: Step) -> bool | None:
+    if one.target_digest is None or other.target_digest is None:
+        return None
+    if one.target_digest == other.target_digest:
+        return True
+    are_files = {one.family, other.family} <= _OF_FILES
+    return False if are_files or one.family == other.family == "fetch" else None
 
 
 def _same_path(one: str, other: str) -> bool:

@@ -9,12 +9,12 @@ from typing import get_args
 
 import msgspec
 
+from ledger.claims import claim_of
 from ledger.problems import EmptyLog, Problem, RunIdClash
 from ledger.reading import Lined, read_runlogs
 from ledger.reading_folder import Folder
 from ledger.reading_stated import Verdict
 from ledger.runs import Claim, Ended, RunLine
-from scoring.claims import claim_of
 from scoring.fold import Folded
 from scoring.traces import RunTrace
 
@@ -219,7 +219,7 @@ def _from_log(
         passed=passed,
         tokens_used=_tokens(trace),
         wall_s=seconds_between(trace.first_request, trace.last_request),
-        claimed=_claim(verdict),
+        claimed=_claim(verdict) or _seen_claim(trace),
         where=f"{trace.source}:{trace.lines.get('end') or trace.lines.get('start') or 1}",
     )
     return _with_trace(run, trace, folded)
@@ -229,6 +229,11 @@ def _claim(verdict: Verdict | None) -> Claim | None:
     if verdict is None:
         return None
     return verdict.claimed if verdict.claimed is not None else claim_of(verdict.final_text)
+
+
+def _seen_claim(trace: RunTrace) -> Claim | None:
+    """What the proxy heard the agent say in the end."""
+    return next((claim for claim in get_args(Claim) if claim == trace.claimed), None)
 
 
 def _with_trace(run: Run, trace: RunTrace, folded: Folded) -> Run:

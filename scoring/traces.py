@@ -39,6 +39,7 @@ class RunTrace:
     quota: bool = False
     ended: str | None = None
     passed: bool | None = None
+    claimed: str | None = None
     tokens: int = 0
     usage_missing: bool = False
     first_request: str | None = None
@@ -70,6 +71,7 @@ class RunTrace:
         else:
             self.ended = record.ended if record.ended is not None else self.ended
             self.passed = record.passed if record.passed is not None else self.passed
+            self.claimed = record.claimed
             self.lines["end"] = line
 
     def _error(self, reason: str, line: int) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ledger.reading import SlimDecision
 from ledger.records import Delivery
-from scoring.reactions import WINDOW, Reaction, Step, reaction, repeated
+from scoring.reactions import WINDOW, Reaction, Step, reaction
 
 # Faults of one run that wait for their delivery; more than that never come in one request.
 _WAITING = 4096
@@ -118,20 +118,18 @@ class Watch:
             )
 
     def _reaction(self, fault: _Fault) -> Reaction:
-        call, seen = fault.call, _each_once(fault)
         targets = self._targets
-        if targets is not None:
-            run = self.run_id
-            steps = (
-                Step(one.tool, one.family, one.call_digest, targets(run, one.conversation, one.call_digest))
-                for one in (call, *seen)
+        steps = (
+            Step(
+                one.tool,
+                one.family,
+                one.call_digest,
+                targets(self.run_id, one.conversation, one.call_digest) if targets is not None else None,
+                one.target_digest,
             )
-            return reaction(next(steps), call.mode, steps)
-        # What calls were about is not known: only the same call again can be told.
-        for one in seen:
-            if one.call_digest == call.call_digest and one.tool == call.tool:
-                return repeated(call.mode)
-        return Reaction.UNSEEN if seen else Reaction.LAST
+            for one in (fault.call, *_each_once(fault))
+        )
+        return reaction(next(steps), fault.call.mode, steps)
 
 
 def _each_once(fault: _Fault) -> list[SlimDecision]:

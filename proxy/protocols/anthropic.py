@@ -7,8 +7,8 @@ message that follows, with a string or a list of blocks as content and an option
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import msgspec
 import orjson
@@ -37,7 +37,7 @@ from proxy.protocols.json_blocks import (
     text_edit,
     value_edit,
 )
-from proxy.protocols.readers import WholeReader
+from proxy.protocols.readers import WholeReader, list_of, object_of, text_or_none
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
     REMOVE,
@@ -269,6 +269,13 @@ class AnthropicMessages:
             if item.role != "assistant":
                 texts += (part.text for part in self.texts(request, item) if part.text)
         return "\n".join(texts)
+
+    def said(self, document: Any) -> Iterator[str]:
+        answer = object_of(document)
+        blocks = [*list_of(answer.get("content")), answer.get("content_block"), answer.get("delta")]
+        for block in map(object_of, blocks):
+            if block.get("type") in ("text", "text_delta"):
+                yield text_or_none(block.get("text")) or ""
 
     def reader(self, content_type: str) -> ResponseReader:
         return StreamReader() if "event-stream" in content_type else WholeReader(message_frame)

@@ -33,7 +33,7 @@ from proxy.protocols.json_blocks import (
     text_edit,
     value_edit,
 )
-from proxy.protocols.readers import EACH, values_at
+from proxy.protocols.readers import EACH, list_of, object_of, text_or_none, values_at
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
     KEEP,
@@ -346,6 +346,14 @@ class Gemini:
                 break
             texts += (part.text for part in self.texts(request, item) if part.text)
         return "\n".join(texts)
+
+    def said(self, document: Any) -> Iterator[str]:
+        answer = object_of(document)
+        answer = object_of(answer.get("response")) or answer
+        for candidate in map(object_of, list_of(answer.get("candidates"))):
+            for part in map(object_of, list_of(object_of(candidate.get("content")).get("parts"))):
+                if part.get("thought") is not True:
+                    yield text_or_none(part.get("text")) or ""
 
     def reader(self, content_type: str) -> ResponseReader:
         return GeminiEventReader() if "event-stream" in content_type else GeminiDocumentReader()

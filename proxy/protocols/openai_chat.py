@@ -8,7 +8,7 @@ answered by a message with the role ``function``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -34,7 +34,15 @@ from proxy.protocols.json_blocks import (
 )
 from proxy.protocols.openai_chat_stream import ChatStreamReader, completion_frame
 from proxy.protocols.openai_shapes import error_body
-from proxy.protocols.readers import EACH, WholeReader, spelled_arguments, values_at
+from proxy.protocols.readers import (
+    EACH,
+    WholeReader,
+    list_of,
+    object_of,
+    spelled_arguments,
+    text_or_none,
+    values_at,
+)
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import (
     Edit,
@@ -238,6 +246,11 @@ class OpenAIChat:
                 break
             texts += (part.text for part in self.texts(request, item) if part.text)
         return "\n".join(texts)
+
+    def said(self, document: Any) -> Iterator[str]:
+        for choice in map(object_of, list_of(object_of(document).get("choices"))):
+            for part in (object_of(choice.get("message")), object_of(choice.get("delta"))):
+                yield text_or_none(part.get("content")) or ""
 
     def reader(self, content_type: str) -> ResponseReader:
         return ChatStreamReader() if "event-stream" in content_type else WholeReader(completion_frame)

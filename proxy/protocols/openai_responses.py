@@ -43,7 +43,7 @@ from proxy.protocols.openai_responses_stream import (
     spelled_by,
 )
 from proxy.protocols.openai_shapes import error_body
-from proxy.protocols.readers import EACH, WholeReader, values_at
+from proxy.protocols.readers import EACH, WholeReader, list_of, object_of, text_or_none, values_at
 from proxy.protocols.text import json_string, without_lone_surrogates
 from proxy.protocols.wire import (
     KEEP,
@@ -368,6 +368,15 @@ class OpenAIResponses:
                 break
             texts += (part.text for part in self.texts(request, item) if part.text)
         return "\n".join(texts)
+
+    def said(self, document: Any) -> Iterator[str]:
+        """Of a stream only its whole items: pieces of them came before, and all of them come once more."""
+        answer = object_of(document)
+        whole = answer.get("type") == "response.output_item.done"
+        for item in map(object_of, [answer.get("item")] if whole else list_of(answer.get("output"))):
+            if item.get("type") == "message":
+                for part in map(object_of, list_of(item.get("content"))):
+                    yield text_or_none(part.get("text")) or ""
 
     def reader(self, content_type: str) -> ResponseReader:
         return ResponsesStreamReader() if "event-stream" in content_type else WholeReader(response_frame)

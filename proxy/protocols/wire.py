@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -275,6 +275,10 @@ class WireFormat(Protocol):
 
     def opening(self, request: ParsedRequest) -> str:
         """The system text and the texts of the first messages, where a harness states its workspace."""
+        ...
+
+    def said(self, document: Any) -> Iterator[str]:
+        """What one document of a response, or one event of a streamed one, adds to what the model says."""
         ...
 
     def reader(self, content_type: str) -> ResponseReader:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.main import get_command
 
+from ledger.records import SkipReason
 from ledger.runs import RunLine, append_run
 from proxy.cli import app
 from scoring.score import score_paths
@@ -55,6 +57,22 @@ def test_the_two_lines_of_the_readme(tmp_path: Path) -> None:
     assert lines[0] == "runs: 120 | truncation_rate: 0.183 | strict: 0.542 | observed: 0.663"
     assert lines[1] == "headline: 0.542 (strict) — truncation above the 10% threshold"
     assert "\n".join(lines) in readme
+
+
+def test_every_reason_why_a_fault_was_not_applied_is_listed() -> None:
+    """The type of the field holds the code to these reasons."""
+    logs = (ROOT / "docs" / "logs.md").read_text("utf-8")
+    (row,) = re.findall(r"^\| `skipped` \|.*\|(.*)\|$", logs, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == set(get_args(SkipReason))
+    faults = (
+        (ROOT / "docs" / "faults.md")
+        .read_text("utf-8")
+        .partition("## When a fault that fired is not applied")[2]
+    )
+    table = re.findall(r"^\| (`.*?`) \|", faults.partition("\n## ")[0], re.MULTILINE)
+    named = {name for cell in table for name in re.findall(r"`(\w+)`", cell)} - {"skipped"}
+    assert named <= set(get_args(SkipReason))
+    assert {"no_fit", "already_failed", "min_gap"} <= named
 
 
 def test_no_document_names_a_machine() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -342,3 +343,19 @@ def test_an_image_beside_the_text(tmp_path: Path, kind: str, stays: bool) -> Non
     shown = agent.ask()["t1"]
     assert (image() in shown) == stays
     assert len(shown) == 1 + stays
+
+
+def test_the_log_says_of_each_call_what_it_was_about_without_naming_it(tmp_path: Path) -> None:
+    """A file in the workspace is the same however its path is spelled; what is about nothing has none."""
+    scene = Stage(tmp_path, only("empty"))
+    claude = scene.claude()
+    claude.turn(*read("t1", "a.txt"), "one")
+    claude.turn(*read("t2", "/ws/a.txt", limit=3), "one")
+    claude.turn(*read("t3", "b.txt"), "two")
+    claude.turn("t4", "Unheard", {"x": 1}, "three")
+    claude.ask()
+    found = [decision.get("target_digest") for decision in scene.decisions()]
+    assert found[0] == found[1] == sha256(b"a.txt").hexdigest()
+    assert found[2] == sha256(b"b.txt").hexdigest()
+    assert found[3] is None
+    assert b"a.txt" not in (tmp_path / "decisions.jsonl").read_bytes()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ledger.claims import claim_of
 from scoring.behaviour import Behaviours
-from scoring.claims import claim_of
 from scoring.reactions import Reaction, Step, reaction, target_of
 from scoring.score import score_paths
 from tests.scoring.logs import (
@@ -155,6 +155,27 @@ def test_memory_says_what_calls_were_about(tmp_path: Path) -> None:
     log = (fault(call=1), delivery(call=1))
     assert words(behaviours(tmp_path, *log, decision(call=2))) == {"verified": 1}
     assert words(behaviours(tmp_path, *log, decision(call=3))) == {"ignored": 1}
+
+
+@pytest.mark.parametrize(
+    ("mode", "later", "expected"),
+    [
+        ("explicit", {"target_digest": "a" * 64}, "worked_around"),
+        ("implicit", {"target_digest": "a" * 64}, "verified"),
+        ("implicit", {"target_digest": "b" * 64}, "ignored"),
+        ("explicit", {"target_digest": "b" * 64, "family": "shell", "tool": "bash"}, "undetermined"),
+        ("implicit", {"target_digest": "b" * 64, "family": "search", "tool": "grep"}, "undetermined"),
+        # As older logs are.
+        ("explicit", {}, "undetermined"),
+    ],
+)
+def test_the_log_alone_says_what_files_calls_were_about(
+    tmp_path: Path, mode: str, later: dict[str, Any], expected: str
+) -> None:
+    kind = "empty" if mode == "implicit" else "post_effect_error"
+    faulted = fault(call=1, mode=mode, kind=kind, target_digest="a" * 64)
+    found = behaviours(tmp_path, faulted, delivery(call=1), decision(call=2, **later))
+    assert words(found) == {expected: 1}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.turns import Answer, ToolCall, Turn, Usage
 from proxy.holding import Holder
+from proxy.protocols.last_words import last_words
 from proxy.protocols.wire import (
     CallDone,
     Finished,
@@ -116,6 +117,16 @@ def test_a_document_says_the_same_as_a_stream(kit: Kit, answer: Answer) -> None:
     assert heard_calls(frames) == heard_calls(streamed)
     assert last_usage(frames) == last_usage(streamed)
     assert events_of(frames)[-1] == events_of(streamed)[-1]
+
+
+@every_stream
+@settings(max_examples=60, deadline=None)
+@given(answer=answers(), streamed=st.booleans())
+def test_what_the_model_says_is_read_off_the_frames(kit: Kit, answer: Answer, streamed: bool) -> None:
+    kind = kit.endpoint.stream_type if streamed else "application/json"
+    came = list(kit.endpoint.streamed(answer)) if streamed else [kit.endpoint.whole(answer)]
+    raws = [frame.raw for frame in frames_of(kit.wire.reader(kind), came)]
+    assert last_words(kit.wire, kind, raws) == answer.turn.text
 
 
 def renamed_answer(answer: Answer, names: dict[int, str]) -> Answer:
