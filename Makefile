@@ -13,7 +13,7 @@ HARNESS ?= claude-code
 .PHONY: help setup demo test test-fast lint bench coverage-study harnesses conformance smoke clean
 
 help:  ## what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP)  ## a virtual environment with everything in it
 

@@ -69,6 +69,7 @@ class Evidence(msgspec.Struct, frozen=True):
     - ``waited_s``: from the request before to the one with the result.
     - ``turns``: how many steps the session came to, of ``turns_due``.
     - ``requests``: digests of the bodies that had the result.
+    - ``asked``: how many starts it took, see ``answered_otherwise``.
     """
 
     cell: str
@@ -94,6 +95,7 @@ class Evidence(msgspec.Struct, frozen=True):
     timed_out: bool
     errors: tuple[str, ...]
     requests: tuple[str, ...]
+    asked: int = 1
 
     @property
     def seen(self) -> int:
@@ -179,8 +181,10 @@ def sighting_in(request: Received, step: int, dialect: Dialect) -> Sighting | No
     result = next((r for r in view_of(request).results if r.call_id == call.call_id), None)
     if result is None:
         return None
-    own, appended = dialect.split_appended(result.text)
-    return Sighting(own, appended, result.is_error)
+    pieces = [dialect.split_appended(block) for block in result.blocks or (result.text,)]
+    # A block of a reminder alone is not the tool's.
+    owns = [own for own, appended in pieces if own or not appended or len(pieces) == 1]
+    return Sighting("\n".join(owns), "".join(appended for _, appended in pieces), result.is_error)
 
 
 def _in_a_row(sightings: Iterable[Sighting | None]) -> Iterator[Sighting]:
@@ -253,8 +257,12 @@ def _leaks(placed: Placed, session: Session, shown: Sighting | None, true: Sight
 
 
 def _times_written(spelled: str, arguments: Mapping[str, Any], body: str) -> int:
-    """How often a line stands in the texts of a call's arguments, as ``body`` spells them."""
+    """How often a line stands in a call's arguments, as ``body`` spells them."""
     # Some protocols have the arguments as a text of their own, so that they are spelled twice.
+    for separators in ((", ", ": "), (",", ":")):
+        text = _spelling(json.dumps(arguments, ensure_ascii=False, separators=separators))
+        if text in body:
+            return text.count(spelled)
     once = [_spelling(text) for text in _texts_in(arguments)]
     return sum((_spelling(text) if _spelling(text) in body else text).count(spelled) for text in once)
 

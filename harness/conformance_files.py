@@ -31,6 +31,7 @@ def capability_of(findings: Findings, date: datetime.date) -> Capability:
             "tools": tuple(tools),
             "tools_sha256": findings.tools_digest,
             "stand_ins": dict(findings.stands_in),
+            "not_probed": dict(findings.not_probed),
             "cells": tuple(_cell(result, dialect(findings.harness)) for result in findings.results),
         },
         "the findings",

@@ -7,11 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from harness.conformance_probes import Cell, ProbeSet, Step, filled
 from harness.script import Branch, Script
 from harness.turns import ToolCall, Turn
 from scheduler.profile import Profile, parse_profile
+
+Speaker = Literal["main", "sub", "other"]
 
 SLOW_S = 0.6
 END_TEXT = "That is all."
@@ -21,11 +24,11 @@ _WRITTEN = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The directories and addresses that calls speak of."""
+    """The directories that calls speak of, and the address of the small web site."""
 
     workspace: Path
     home: Path
-    web: str = ""
+    web: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One session: step ``i`` is the one call of ``script.turns[i]``. ``started``: a file that the last call
-    makes before it hangs, or None when the session ends by itself."""
+    """One session: step ``i`` is the one call of ``script.turns[i]``. ``prompt``: what the agent is asked.
+    ``started``: a file that the last call makes before it hangs, or None when the session ends by itself."""
 
+    prompt: str
     placed: tuple[Placed, ...]
     script: Script
     profile: Profile
@@ -61,6 +65,14 @@ class Plan:
     @property
     def cells(self) -> tuple[Cell, ...]:
         return tuple(placed.cell for placed in self.placed)
+
+    def speaker(self, opening: Sequence[str]) -> Speaker:
+        """Whose conversation begins with these texts: some harnesses let another agent look at what was done,
+        which asks with the end of the main one's history."""
+        text = "\n".join(opening)
+        if any(branch.when in text for branch in self.script.branches):
+            return "sub"
+        return "main" if self.prompt in text else "other"
 
 
 def full_plan(probes: ProbeSet, cells: Sequence[Cell], site: Site) -> Plan:
@@ -157,7 +169,7 @@ class _Layout:
             "the forced faults",
         )
         script = Script(tuple(self._turns), tuple(self._branches), end_text=END_TEXT)
-        return Plan(tuple(placed), script, profile, started)
+        return Plan(self._probes.prompt, tuple(placed), script, profile, started)
 
 
 def _places(cell: Cell, folder: Path) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 A probe file is data (``configs/probes/<harness>.yaml``). In its texts ``{cell}`` stands for the folder of the
 cell, ``{word}`` for a word that stands nowhere else, ``{home}`` for the harness's HOME, ``{site}`` for the
-address of a small web site, and ``{n}`` for a number that is new each time.
+address of a small web site (``{site}/{word}`` is a page), and ``{n}`` for a number that is new each time.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -25,6 +25,7 @@ from scheduler.form import Checked
 from scheduler.nearest import unknown
 
 _MAX_WORDS = 1000
+NO_PROBE = "there is no probe of it: its faults are worded by the dialect alone"
 
 
 class Step(Checked):
@@ -36,12 +37,11 @@ class Step(Checked):
 
 class Offer(Checked):
     """How the harness is started so that a tool is on offer: the adapter's list of tools, files of its HOME
-    (path → text) and more environment. ``site``: a small web site is served meanwhile."""
+    (path → text) and more environment."""
 
     tools: tuple[str, ...] = ()
     home_files: dict[str, str] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
-    site: bool = False
 
 
 class Probe(Checked):
@@ -97,6 +97,7 @@ class ProbeSet(Checked):
     ``between``: a call that is made after each targeted one. ``pause``: a call that makes ``{started}`` and
     then does not end, in which the harness is killed. ``cells_per_start``: how many cells one start of the
     program carries. ``stands_in``: family → what is probed in place of a tool that this harness has not.
+    ``not_probed``: tool → why no probe asks it.
     """
 
     harness: str
@@ -107,6 +108,7 @@ class ProbeSet(Checked):
     cells_per_start: int = Field(default=24, ge=1)
     offers: dict[str, Offer] = Field(default_factory=dict)
     stands_in: dict[Family, str] = Field(default_factory=dict)
+    not_probed: dict[str, str] = Field(default_factory=dict)
     probes: tuple[Probe, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -114,7 +116,15 @@ class ProbeSet(Checked):
         for probe in self.probes:
             if probe.offer != "default" and probe.offer not in self.offers:
                 raise ValueError(unknown("offer", probe.offer, self.offers))
+            if probe.tool in self.not_probed:
+                raise ValueError(f"{probe.tool} has a probe and is said to have none")
         return self
+
+    def unprobed(self, offered: Iterable[str]) -> dict[str, str]:
+        """tool → why no probe asks it: the ones named in the file, and any other of ``offered``."""
+        probed = {probe.tool for probe in self.probes}
+        others = (tool for tool in offered if tool not in probed and tool not in self.not_probed)
+        return self.not_probed | dict.fromkeys(others, NO_PROBE)
 
     def offer(self, name: str) -> Offer:
         """The offer of that name; ``default`` need not be described."""

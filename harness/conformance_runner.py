@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,21 +12,26 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol
 
+from msgspec.structs import replace as replace_struct
+
 from configs import dialect, load_profile
 from harness.adapter import Adapter, HarnessError, Program
-from harness.conformance_checks import judge
+from harness.conformance_checks import answered_otherwise, judge
 from harness.conformance_disk import keeps_looks
 from harness.conformance_evidence import Evidence, gather
 from harness.conformance_plan import Site, full_plan, hanging_plan, short_plan
 from harness.conformance_probes import Cell, ProbeSet
 from harness.conformance_safety import IMPOSSIBLE, RECORDED, fate_on_crash, fate_on_resume, is_lost
 from harness.conformance_session import Session, Stage, Wrap
+from harness.conformance_site import small_site
 from ledger.records import Request
 from proxy.options import InjectorOptions
 from scheduler.call import Family
 from scheduler.dialect import Dialect
 
 Status = Literal["pass", "gap", "fail"]
+
+_MOST_ASKED = 3
 
 
 class Progress(Protocol):
@@ -63,7 +69,7 @@ class CellResult:
 @dataclass(frozen=True, slots=True)
 class Findings:
     """All cells of a harness version. ``tools``: the names it offers by itself, and what was asked for;
-    ``tools_digest``: of the list that it offers by itself."""
+    ``tools_digest``: of the list that it offers by itself; ``not_probed``: tool → why no cell is about it."""
 
     harness: str
     version: str
@@ -73,6 +79,7 @@ class Findings:
     tools_digest: str | None
     looks_kept: bool
     stands_in: Mapping[Family, str] = field(default_factory=dict)
+    not_probed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> int:
@@ -114,9 +121,10 @@ def run_suite(suite: Suite, scratch: Path, progress: Progress) -> Findings:
     results: dict[int, CellResult] = {c.number: CellResult(c) for c in suite.cells if c.gap is not None}
     for index, (offer, cells) in enumerate(batches):
         folder = scratch / f"batch{index}"
-        stage = _stage(suite, offer, folder)
-        batch = _Batch(suite, stage, counter, dialect(suite.adapter.name), looks_kept, seen)
-        results |= {result.cell.number: result for result in batch.play(cells)}
+        with small_site(folder / "workspace") as web:
+            stage = _stage(suite, offer, folder, web)
+            batch = _Batch(suite, stage, counter, dialect(suite.adapter.name), looks_kept, seen)
+            results |= {result.cell.number: result for result in batch.play(cells)}
     return Findings(
         harness=suite.adapter.name,
         version=suite.program.version,
@@ -126,6 +134,7 @@ def run_suite(suite: Suite, scratch: Path, progress: Progress) -> Findings:
         tools_digest=seen.tools_digest,
         looks_kept=looks_kept,
         stands_in=suite.probes.stands_in,
+        not_probed=suite.probes.unprobed(seen.tools),
     )
 
 
@@ -139,9 +148,9 @@ def _batches(probes: ProbeSet, cells: Sequence[Cell]) -> Iterator[tuple[str, lis
             rest = rest[probes.cells_per_start :]
 
 
-def _stage(suite: Suite, offer: str, folder: Path) -> Stage:
+def _stage(suite: Suite, offer: str, folder: Path, web: str) -> Stage:
     folder.mkdir()
-    site = Site(folder / "workspace", folder / "home")
+    site = Site(folder / "workspace", folder / "home", web)
     return Stage(
         suite.adapter,
         suite.program,
@@ -194,9 +203,11 @@ class _Batch:
 
     def _repeat(self, cells: list[Cell], repeat: int) -> Iterator[tuple[Cell, Evidence]]:
         """One pass over all cells. When a session stops early, the cell that it stopped at keeps that as its
-        evidence and the ones behind it get a start of their own."""
+        evidence and the ones behind it get a start of their own; so do those whose tool itself did not do
+        what it did without the fault."""
         left = cells
         part = 0
+        asked: Counter[int] = Counter()
         while left:
             plan = full_plan(self.suite.probes, left, self.stage.site)
             clean = self.stage.play(plan, f"clean-{repeat}-{part}", profile=load_profile("off"))
@@ -205,9 +216,14 @@ class _Batch:
             came_to = _steps_seen(session)
             told = [placed for placed in plan.placed if placed.end <= came_to] or list(plan.placed[:1])
             stopped_at = plan.placed[len(told) : len(told) + 1]
-            for placed in (*told, *stopped_at):
-                yield placed.cell, gather(placed, session, clean, self.dialect, repeat)
             left = [placed.cell for placed in plan.placed[len(told) + len(stopped_at) :]]
+            for placed in (*told, *stopped_at):
+                evidence = gather(placed, session, clean, self.dialect, repeat)
+                asked[placed.cell.number] += 1
+                if answered_otherwise(evidence) and asked[placed.cell.number] < _MOST_ASKED:
+                    left.append(placed.cell)
+                else:
+                    yield placed.cell, replace_struct(evidence, asked=asked[placed.cell.number])
             part += 1
 
     def _judged(self, result: CellResult, evidence: Evidence) -> CellResult:

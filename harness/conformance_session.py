@@ -32,6 +32,8 @@ from scheduler.profile import Profile
 
 SEED = 7
 _LOOK_AGAIN_S = 0.02
+# Some harnesses write their history down a while after the fact: what they lose is no question here.
+_SETTLE_S = 2.0
 
 Wrap = Callable[[Injector], Injector]
 """Puts something between the proxy's server and its injector: how the suite itself is tested."""
@@ -73,11 +75,10 @@ class Session:
         return self._main(self.received[self.resumed :])
 
     def _main(self, requests: Iterable[Received]) -> tuple[Received, ...]:
-        whens = [branch.when for branch in self.plan.script.branches]
         return tuple(
             request
             for request in requests
-            if request.is_agent and not any(when in _opening(request) for when in whens)
+            if request.is_agent and self.plan.speaker(view_of(request).opening) == "main"
         )
 
     @cached_property
@@ -114,27 +115,22 @@ def text_of(request: Received) -> str:
         return body.decode("utf-8", "surrogateescape")
 
 
-def _opening(request: Received) -> str:
-    return "\n".join(view_of(request).opening)
-
-
 class _Witness:
-    """The model: answers from the script, and takes a picture of the disk whenever it is asked. Once it is
-    ``done`` it asks for no tool any more."""
+    """The model: answers the main agent and those that its tools start from the script, and takes a picture
+    of the disk whenever the main one asks. Once it is ``done`` it asks for no tool any more."""
 
     def __init__(self, plan: Plan, home: Path) -> None:
         self.disk: dict[int, dict[str, Disk]] = {}
         self.done = False
         self._plan = plan
         self._home = home
-        self._whens = [branch.when for branch in plan.script.branches]
 
     def __call__(self, view: Conversation) -> Turn:
-        if self.done:
+        speaker = self._plan.speaker(view.opening)
+        if self.done or speaker == "other":
             return Turn(END_TEXT)
         turn = self._plan.script(view)
-        opening = "\n".join(view.opening)
-        if not any(when in opening for when in self._whens):
+        if speaker == "main":
             step = self._plan.steps if turn.step is None else turn.step
             self._look(step)
         return turn
@@ -238,6 +234,7 @@ class Stage:
         until = time.monotonic() + self.timeout_s
         while not running.ended and time.monotonic() < until:
             if plan.started is not None and plan.started.exists():
+                time.sleep(_SETTLE_S)
                 running.kill()
                 running.wait(self.timeout_s)
                 return None

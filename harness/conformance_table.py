@@ -49,6 +49,11 @@ def _notes(findings: Findings) -> Iterator[str]:
         if result.cell.gap is not None:
             yield f"gap: {name}: {result.cell.gap}"
         yield from (f"FAIL: {name}: {sentence}" for sentence in result.wrong)
+        more = sum(seen.asked - 1 for seen in result.evidence)
+        if more:
+            yield f"asked again: {name}: {more} times the tool itself gave another result than it did before"
+    for tool, reason in findings.not_probed.items():
+        yield f"not probed: {tool}: {reason}"
     for family, tool in findings.stands_in.items():
         yield f"no tool for {family} by default: {tool} stands in for it"
     if not findings.looks_kept:

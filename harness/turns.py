@@ -53,11 +53,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A result as the harness sent it: text blocks joined by newlines; ``is_error`` None means not said."""
+    """A result as the harness sent it: text blocks joined by newlines; ``is_error`` None means not said.
+
+    ``blocks`` are the texts by themselves, where a protocol has results of several.
+    """
 
     call_id: str
     text: str
     is_error: bool | None
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

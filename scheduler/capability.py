@@ -70,7 +70,8 @@ class Cell(Checked):
 
 class Capability(Checked):
     """One harness version. ``tools``: the names that it offers, ``tools_sha256`` the digest of their
-    definitions; ``stand_ins``: family → the tool that does its work where the version has none of its own."""
+    definitions; ``stand_ins``: family → the tool that does its work where the version has none of its own;
+    ``not_probed``: tool → why no cell is about it, so that nothing was shown of its faults."""
 
     harness: str = Field(min_length=1)
     version: str = Field(min_length=1)
@@ -78,6 +79,7 @@ class Capability(Checked):
     tools: tuple[str, ...]
     tools_sha256: _Digest
     stand_ins: dict[Family, str] = Field(default_factory=dict)
+    not_probed: dict[str, str] = Field(default_factory=dict)
     cells: tuple[Cell, ...]
 
     @model_validator(mode="after")
@@ -88,6 +90,9 @@ class Capability(Checked):
             if key in seen:
                 raise ValueError(f"two cells for {cell.kind} on {cell.tool} as {cell.family}")
             seen.add(key)
+        for tool in self.not_probed:
+            if any(cell.tool == tool for cell in self.cells):
+                raise ValueError(f"there are cells about {tool}, which is said not to be probed")
         for tool in (*(cell.tool for cell in self.cells), *self.stand_ins.values()):
             if tool not in self.tools:
                 raise ValueError(unknown("tool", tool, self.tools))

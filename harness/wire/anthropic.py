@@ -136,11 +136,13 @@ class _OpenTurn:
         for block in blocks:
             if block.get("type") == "tool_result":
                 error = block.get("is_error")
+                texts = _texts(_blocks(block.get("content")))
                 self._results.append(
                     ToolResult(
                         call_id=str(block.get("tool_use_id")),
-                        text=_text(block.get("content")),
+                        text="\n".join(texts),
                         is_error=error if isinstance(error, bool) else None,
+                        blocks=tuple(texts),
                     )
                 )
         said = _texts(blocks)

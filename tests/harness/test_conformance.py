@@ -14,6 +14,7 @@ import pytest
 from configs import dialect, read_yaml
 from harness.adapters import adapter_named
 from harness.conformance_files import capability_of, write_capability, write_evidence
+from harness.conformance_plan import Site, short_plan
 from harness.conformance_probes import Cell, ProbeSet, cells_of, load_probes
 from harness.conformance_runner import Findings, Suite, run_suite
 from harness.conformance_table import table_text
@@ -297,6 +298,51 @@ def test_a_gap_of_an_older_run_is_asked_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("proxy.recording.load_capability", lambda _harness, _version: older)
     findings, _ = _play(tmp_path)
     assert _wrong(findings) == dict.fromkeys(_wrong(findings), "")
+
+
+class _Starts:
+    """Sessions by turns without and with the fault. In those that ``loses`` names, counted from
+    1, the harness loses what it read."""
+
+    def __init__(self, *loses: int) -> None:
+        self.count = 0
+        self._loses = loses
+
+    def __call__(self, injector: Injector) -> Injector:
+        self.count += 1
+        return _Loses(injector) if self.count in self._loses else injector  # type: ignore[return-value]
+
+
+class _Loses(_Wrapped):
+    def on_request(self, run_id: str, head: Head, body: bytes) -> Exchange:
+        request = json.loads(body)
+        for block in _blocks(request):
+            if block["type"] == "tool_result" and "_limit" in block["content"]:
+                block["content"] = "(the file is empty)"
+        return self.real.on_request(run_id, head, json.dumps(request).encode())
+
+
+def test_a_tool_that_itself_did_something_else_is_asked_again(tmp_path: Path) -> None:
+    starts = _Starts(2)
+    findings, _ = _play(tmp_path, starts, picked={("read", "empty")})
+    assert (findings.passed, starts.count) == (1, 4)
+    assert findings.results[0].evidence[0].asked == 2
+    assert "asked again: read empty: 1 times" in table_text(findings, dialect("reference"))
+
+
+def test_a_tool_that_always_does_something_else_fails(tmp_path: Path) -> None:
+    starts = _Starts(2, 4, 6)
+    findings, _ = _play(tmp_path, starts, picked={("read", "empty")})
+    assert "the fault was not applied: no_change" in findings.results[0].wrong
+    assert starts.count == 6
+
+
+def test_another_agent_that_looks_at_the_history_is_not_the_main_one() -> None:
+    probes = load_probes("reference")
+    plan = short_plan(probes, _picked(probes, _PICKED), Site(Path("/w"), Path("/h"), "http://site"))
+    assert plan.speaker(("hello", f"Task: {probes.prompt}")) == "main"
+    assert plan.speaker(()) == "other"
+    assert plan.speaker(("Look at what was done and remember it.",)) == "other"
 
 
 def test_work_that_is_done_twice_is_seen(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_gaps_of_each_tool() -> None:
         ({"cells": cell(evidence=["x"])}, "cells.0.evidence.0:"),
         ({"cells": cell(latency_us=-1)}, "cells.0.latency_us:"),
         ({"tools_sha256": "x"}, "tools_sha256:"),
+        ({"not_probed": {"read": "why"}}, "there are cells about read, which is said not to be probed"),
         ({"date": "soon"}, "date:"),
     ],
 )
