@@ -24,7 +24,8 @@ def fate_on_resume(placed: Placed, session: Session, dialect: Dialect) -> str:
         return "not seen again: the resumed history does not have the call"
     found = [sighting_in(request, placed.target, dialect) for request in carrying]
     owns = {sighting.own for sighting in found if sighting is not None}
-    wanted = decision.payload_sha256 or decision.original_sha256
+    # An image that was only waited for has no digest: no text has to come again.
+    wanted = decision.payload_sha256 or decision.original_sha256 or sha256_of("")
     if {sha256_of(own) for own in owns} == {wanted} and None not in found:
         return KEPT
     if owns and all(dialect.is_superseding(own) for own in owns):

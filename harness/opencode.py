@@ -9,7 +9,7 @@ from harness import npm
 from harness.adapter import HarnessError, Job, NpmRecipe, Program, Recipe, base_environment
 from harness.launch import Launch
 
-DEFAULT_MODEL = "scripted-model"
+DEFAULT_MODEL = "default-model"
 Api = Literal["openai-chat", "openai-responses", "anthropic"]
 
 _PROVIDER = "endpoint"
