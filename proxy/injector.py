@@ -231,7 +231,7 @@ class Injector:
         texts = self._retold(run, conversation, wire, dialect.identify.flattened, request, request.shared)
         conversation.retell(texts.edits, request.base)
         self._log.write(found.decisions)
-        tip = self._locator.next_tip(conversation)
+        tip = self._locator.next_tip(conversation, request)
         if found.added or found.changed or texts.new or tip is not None:
             with self._memory.transaction():
                 self._memory.add_calls(run.run_id, conversation.id, found.added)
@@ -246,8 +246,8 @@ class Injector:
                 conversation.tip = conversation.chain[-1]
         for doubt in texts.doubts:
             self._recorder.error(run, "flattened", doubt)
-        for doubt in found.doubts:
-            self._recorder.error(run, "withheld", doubt)
+        for wrong in found.doubts:
+            self._recorder.error(run, wrong.where, wrong.reason)
         turn = AgentRequest(
             conversation, request, wire, dialect, exchange.generates, found.answered, walk.arguments_of
         )

@@ -205,10 +205,14 @@ class Locator:
             self._memory.add_calls(run.run_id, fork.id, fork.rows)
         return fork
 
-    def next_tip(self, conversation: Conversation) -> Tip | None:
-        """What the present history is to be remembered as, once its calls are; None when it is already."""
+    def next_tip(self, conversation: Conversation, request: ParsedRequest) -> Tip | None:
+        """What the present history is to be remembered as, once its calls are; None when it is already.
+
+        One that offers no tools only looks at the history (a summary, a check): the agent does not go on from
+        there.
+        """
         chain = conversation.chain
-        if not chain or chain[-1] == conversation.tip:
+        if not chain or chain[-1] == conversation.tip or not request.has_tools:
             return None
         return Tip(conversation.id, len(chain), len(conversation.rows), conversation.first_asked())
 

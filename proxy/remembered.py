@@ -1,6 +1,8 @@
-"""Which remembered call it is that a history says again, by its id and its arguments."""
+"""Which remembered call it is that a history says again, and which are like it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from ledger.memory import CallRow
 from proxy.conversation import Conversation
@@ -40,3 +42,12 @@ def _without_id(conversation: Conversation, seen: SeenCall, digest: str) -> Call
 def _could_be(conversation: Conversation, row: CallRow, seen: SeenCall) -> bool:
     """Whether a call with arguments of its own may be this one: such as were swapped are not."""
     return row.tool == seen.tool and not row.is_swapped and row not in conversation.present
+
+
+def alike_before(conversation: Conversation, row: CallRow) -> Iterator[CallRow]:
+    """The answered calls before ``row`` of its tool with its arguments or its target, latest first."""
+    for other in reversed(conversation.rows[: row.position]):
+        if not other.answered or other.tool != row.tool or other.wire_name is not None:
+            continue
+        if other.call_digest == row.call_digest or (row.target and other.target == row.target):
+            yield other

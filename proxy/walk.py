@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec import field
 
 from ledger.memory import CallRow
 from ledger.records import Decision
 from proxy.conversation import Asked, Conversation, Counts, call_of, decode_draw
 from proxy.deciding import Earlier, Identified, NewCall, Result, decide, draw_call, identify, record_of
+from proxy.findings import Findings, lost_arguments, no_call
 from proxy.flattened import mark_of
 from proxy.observer import Answered
 from proxy.protocols.wire import (
@@ -26,7 +26,7 @@ from proxy.protocols.wire import (
     SeenResult,
     WireFormat,
 )
-from proxy.remembered import of_its_arguments, only_one_of_its_id
+from proxy.remembered import alike_before, of_its_arguments, only_one_of_its_id
 from proxy.rewriting import own_output, plan_text
 from proxy.runs import RunSettings
 from proxy.withholding import (
@@ -42,18 +42,6 @@ from proxy.withholding import (
 from scheduler.dialect import Dialect
 from scheduler.faults import KINDS
 from scheduler.wire_names import split_wire_name
-
-
-class Findings(msgspec.Struct, eq=False):
-    """What a walk came to: records for the log, rows for the memory, what is not known any more, and how long
-    to hold the request."""
-
-    decisions: list[Decision] = field(default_factory=list)
-    added: list[CallRow] = field(default_factory=list)
-    changed: list[CallRow] = field(default_factory=list)
-    answered: list[Answered] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
-    wait_s: float = 0.0
 
 
 class _Visit(NamedTuple):
@@ -98,6 +86,7 @@ class Walk:
         self._edits: list[Edit] = []
         self._carried: list[CallRow] = []
         self._of_one_answer: list[CallRow] = []
+        self._uncalled: list[str] = []
         self._arguments_of = arguments_of
         roles = [item.role for item in request.items[request.shared :]]
         new_assistants = [i for i, role in enumerate(roles) if role == "assistant"]
@@ -116,6 +105,8 @@ class Walk:
                 self._conversation.close_item(visit.edits, visit.carried)
         if orphans:
             self._orphans()
+            if self._uncalled:
+                self._found.doubts.append(no_call(self._uncalled))
         return self._found
 
     def _between_answers(self) -> Iterator[list[_Visit]]:
@@ -142,6 +133,8 @@ class Walk:
             answered = self._conversation.answer(result, index)
             if answered is not None:
                 found.append(_Found(*answered, result))
+            else:
+                self._uncalled.append(result.call_id)
         ids = tuple(call.call_id for call in item.calls)
         first = tuple(one.asked for one in found if one.is_first)
         self._conversation.open_item(ids, first)
@@ -207,18 +200,16 @@ class Walk:
         if self._dialect.withhold != "swap" or not may_withhold(profile, gaps, self._dialect, seen.tool):
             return
         if self._is_harmless(seen):
-            self._found.doubts.append(
-                f"a call of {seen.tool} has the arguments of one that was kept from running, and nothing is"
-                " remembered of it: what the model asked for and what it was told is lost"
-            )
+            self._found.doubts.append(lost_arguments(seen.tool))
 
     def _give_back(self, seen: SeenCall, row: CallRow, arguments: bytes | None) -> None:
         """Gives a withheld call its own name, and its ``arguments`` where the harness has not got them."""
+        self._edit(self._wire.edit_call(self._request, seen, row.tool, arguments))
+
+    def _edit(self, edits: Sequence[Edit]) -> None:
+        """Takes up edits of the present item; they count from the first byte of the history."""
         base = self._request.base
-        self._edits += (
-            Edit(edit.start - base, edit.end - base, edit.new)
-            for edit in self._wire.edit_call(self._request, seen, row.tool, arguments)
-        )
+        self._edits += (Edit(edit.start - base, edit.end - base, edit.new) for edit in edits)
 
     def _as_named(
         self, index: int, seen: SeenCall, before: Sequence[CallRow], tool: str, kind: str
@@ -338,7 +329,7 @@ class Walk:
         if row not in self._found.added:
             self._found.changed.append(row)
         if self._is_superseding(text):
-            self._supersede(row, text)
+            self._supersede(row, result, text)
         else:
             self._mark(row, text)
             self._replay(row, result, parts)
@@ -359,7 +350,7 @@ class Walk:
         """Puts the remembered payload in the result's place, unless the harness took the result back."""
         output = own_output(self._dialect, parts)
         if row.skipped == "superseded" or (output.text != row.original and self._is_superseding(output.text)):
-            self._supersede(row, output.text)
+            self._supersede(row, result, output.text)
             return
         drawn = decode_draw(row.draw)
         kind = KINDS.get(drawn.kind) if drawn.kind is not None and row.skipped is None else None
@@ -370,15 +361,17 @@ class Walk:
         edits = self._wire.edit_result(self._request, result, parts, plan, flag)
         if withheld:
             edits += self._wire.edit_result_tool(self._request, result, row.tool)
-        base = self._request.base
-        self._edits += (Edit(edit.start - base, edit.end - base, edit.new) for edit in edits)
+        self._edit(edits)
         self._carried.append(row)
 
     def _is_superseding(self, text: str | None) -> bool:
         """Whether the harness took a result back in its own words."""
         return text is not None and self._dialect.is_superseding(text)
 
-    def _supersede(self, row: CallRow, text: str | None) -> None:
+    def _supersede(self, row: CallRow, result: SeenResult, text: str | None) -> None:
+        """Leaves a result as the harness has it now; of a withheld call, with the call's own name."""
+        if row.wire_name is not None:
+            self._edit(self._wire.edit_result_tool(self._request, result, row.tool))
         if row.skipped != "superseded":
             row.skipped = "superseded"
             self._found.changed.append(row)
@@ -389,15 +382,10 @@ class Walk:
 
     def _earlier(self, row: CallRow) -> list[Earlier]:
         """The answered calls before ``row`` of its tool with its arguments or its target, latest first."""
-        found = []
-        for other in reversed(self._conversation.rows[: row.position]):
-            if not other.answered or other.tool != row.tool or other.wire_name is not None:
-                continue
-            identical = other.call_digest == row.call_digest
-            if identical or (row.target and other.target == row.target):
-                text, is_error = self._true_result(other)
-                found.append(Earlier(other, text, is_error, identical))
-        return found
+        return [
+            Earlier(other, *self._true_result(other), other.call_digest == row.call_digest)
+            for other in alike_before(self._conversation, row)
+        ]
 
     def _true_result(self, row: CallRow) -> tuple[str | None, bool | None]:
         """(text, error flag) of what the tool truly printed; None where that is not known any more."""

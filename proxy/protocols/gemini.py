@@ -28,7 +28,6 @@ from proxy.protocols.json_blocks import (
     ordered,
     plain_text,
     raws,
-    renaming,
     take_apart,
     text_edit,
     value_edit,
@@ -118,6 +117,22 @@ def _response_in(part: _Part) -> Raw:
     return part.response if length(part.response) else part.function_response
 
 
+def _id(found: _Call) -> str:
+    """The id that the model knows: when Gemini CLI has its loop detection look at the last turns, it writes
+    the tool's name before every id."""
+    return (plain_text(found.id) or "").removeprefix(f"{plain_text(found.name)}__")
+
+
+def _names(found: _Call, tool: str) -> list[tuple[Raw, bytes]]:
+    """The places that name the tool of a call or response, and what makes them name ``tool``: its name, and
+    an id that the harness made out of it."""
+    name, call_id = plain_text(found.name), plain_text(found.id)
+    news = [(found.name, json_string(tool))] if name is not None else []
+    if name and call_id is not None and call_id.startswith(name):
+        news.append((found.id, json_string(tool + call_id[len(name) :])))
+    return news
+
+
 def _parts_of(content: _Content, raw: Raw | bytes, at: int) -> list[tuple[Span, Raw, _Part]]:
     if not opens_with(content.parts, b"["):
         return []
@@ -138,10 +153,10 @@ def _parse_item(at: Span, raw: Raw, before: Sequence[Item]) -> Item:
             start = span.start + offset_in(call, element)
             found = decoded(_call, call)
             seen = Span(start, start + length(call))
-            calls.append(SeenCall(plain_text(found.id) or "", plain_text(found.name) or "", seen))
+            calls.append(SeenCall(_id(found), plain_text(found.name) or "", seen))
         elif length(response):
             found = decoded(_call, response)
-            call_id = plain_text(found.id) or ""
+            call_id = _id(found)
             place = None
             if not call_id:
                 place = answered_call(before, plain_text(found.name) or "", places)
@@ -320,7 +335,7 @@ class Gemini:
         raw = request.slice(call.at)
         found = decoded(_call, raw)
         at = request.base + call.at.start
-        news = [(found.name, json_string(tool))]
+        news = _names(found, tool)
         if arguments is not None:
             news.append((found.args, arguments))
         return [
@@ -331,7 +346,9 @@ class Gemini:
 
     def edit_result_tool(self, request: ParsedRequest, result: SeenResult, tool: str) -> list[Edit]:
         found = _result(request, result)
-        return renaming(found.raw, request.base + found.at, found.response.name, tool)
+        at, news = request.base + found.at, _names(found.response, tool)
+        starts = [at + offset_in(old, found.raw) for old, _ in news]
+        return [Edit(start, start + length(old), new) for start, (old, new) in zip(starts, news, strict=True)]
 
     def offered(self, tools: bytes) -> frozenset[str]:
         return frozenset(_declared(tools))
