@@ -186,10 +186,10 @@ class ChaosProxy:
                 flow.response.content = passed
         self._finish(flow)
 
-    def websocket_message(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+    def websocket_message(self, flow: http.HTTPFlow) -> None:
         socket = self._sockets.get(flow.id)
         if socket is None or flow.websocket is None:
-            return None
+            return
         message = flow.websocket.messages[-1]
         # Every message would be kept for as long as the socket is open.
         del flow.websocket.messages[:-1]
@@ -197,11 +197,12 @@ class ChaosProxy:
             passed = socket.answered(message.content)
             if not _is_as_it_came(passed, message.content):
                 send_instead(flow, to_harness=passed)
-            return None
+            return
         asked = socket.asked(message.content)
         if not _is_as_it_came(asked.on, message.content):
-            send_instead(flow, to_endpoint=asked.on, to_harness=asked.back)
-        return asyncio.sleep(asked.wait_s) if asked.wait_s else None
+            send_instead(flow, to_endpoint=asked.on, to_harness=asked.back, wait_s=asked.wait_s)
+        elif asked.wait_s:
+            send_instead(flow, wait_s=asked.wait_s)
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         self._hang_up(flow)

@@ -178,7 +178,9 @@ class Injector:
         exchange.conversation = conversation.id
         exchange.depth = conversation.before + len(request.items)
         exchange.tools = conversation.offered(request.tools)
-        exchange.tools_digest = self._tools_digest(exchange.tools)
+        # What only makes the endpoint ready is no request of the agent.
+        if exchange.generates or exchange.message is None:
+            exchange.tools_digest = self._tools_digest(exchange.tools)
         try:
             self._check_harness(run, dialect, version)
             self._decide(exchange, wire, dialect, conversation, request)

@@ -187,7 +187,10 @@ def test_what_makes_ready_delivers_nothing_and_the_answer_to_it_does(tmp_path: P
     harness.items.append(user("and on"))
     harness.ask(says())
     assert len(scene.records("delivery")) == 1
-    assert [r["faults"] for r in scene.records("request")] == [0, 1, 1, 0]
+    requests = scene.records("request")
+    assert [r["faults"] for r in requests] == [0, 1, 1, 0]
+    # Nor is it a request of the agent.
+    assert [r["tools_digest"] is None for r in requests] == [False, True, False, False]
 
 
 @kept_ways

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import wsproto
+import wsproto.events
 from aiohttp import web
+from wsproto.extensions import PerMessageDeflate
 
 from harness.script import Misstep, Script, scripted
 from harness.scripted_model import ScriptedModel
@@ -104,6 +107,73 @@ async def test_without_faults_every_message_is_what_it_was(tmp_path: Path, compr
             assert not found.records("error")
 
 
+class Fragmenting:
+    """A client that sends a message in frames of so many bytes, wherever that cuts it."""
+
+    def __init__(self, size: int, *, deflate: bool) -> None:
+        self._size = size
+        self._deflate = [PerMessageDeflate()] if deflate else []
+        self._ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+
+    async def ask(self, port: int, messages: list[bytes]) -> list[bytes]:
+        """The answers' messages."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        more = [(name.encode(), value.encode()) for name, value in THREAD.items()]
+        hello = wsproto.events.Request(
+            host="127.0.0.1", target=PATH, extensions=self._deflate, extra_headers=more
+        )
+        writer.write(self._ws.send(hello))
+        got: list[bytes] = []
+        text = ""
+        left = [b"", *messages]
+        while left:
+            self._ws.receive_data(await asyncio.wait_for(reader.read(1 << 16), WAIT))
+            for event in self._ws.events():
+                text += event.data if isinstance(event, wsproto.events.TextMessage) else ""
+                if isinstance(event, wsproto.events.TextMessage) and event.message_finished:
+                    got.append(text.encode())
+                    text = ""
+                done = got and json.loads(got[-1])["type"] == "response.completed" and not text
+                if isinstance(event, wsproto.events.AcceptConnection) or done:
+                    left.pop(0)
+                    if left:
+                        for frame in self._frames(left[0].decode()):
+                            writer.write(frame)
+        writer.close()
+        return got
+
+    def _frames(self, text: str) -> Iterator[bytes]:
+        for at in range(0, len(text), self._size):
+            piece = text[at : at + self._size]
+            last = at + self._size >= len(text)
+            yield self._ws.send(wsproto.events.TextMessage(data=piece, message_finished=last))
+
+
+@pytest.mark.parametrize("deflate", [False, True])
+@pytest.mark.parametrize("size", [1, 700, 100_000])
+async def test_a_message_in_any_number_of_frames(tmp_path: Path, size: int, deflate: bool) -> None:
+    """With and without a fault in it."""
+    first = asking(user("größer → 😀 " * 30))
+    async with ScriptedModel(scripted(Turn("größer", (runs("cat a", "c1"),)), "Done.")) as model:
+        with proxy(tmp_path, model.url, only("wrong_data", "shell")) as found:
+            await Fragmenting(size, deflate=deflate).ask(found.port, [first])
+            result = printed("größer als 10\nkleiner als 20\n")
+            call = {
+                "type": "function_call",
+                "call_id": "c1",
+                "name": "exec_command",
+                "arguments": '{"cmd":"cat a"}',
+            }
+            second = asking(user("größer → 😀 " * 30), call, output("c1", result))
+            got = await Fragmenting(size, deflate=deflate).ask(found.port, [second])
+        one, two = messages_of(model)
+        assert one == first
+        changed = json.loads(two)["input"][2]["output"]
+        assert changed != result
+        assert two == second.replace(dumps(result), dumps(changed))
+        assert "Done." in got[-1].decode()
+
+
 async def test_the_handshake_goes_where_a_request_would(tmp_path: Path) -> None:
     async with ScriptedModel(Script()) as model:
         with proxy(tmp_path, model.url, OFF) as found:
@@ -155,12 +225,12 @@ def everything_in(folder: Path) -> bytes:
 
 @asynccontextmanager
 async def endpoint(
-    serve: Callable[[web.WebSocketResponse], Awaitable[None]],
+    serve: Callable[[web.WebSocketResponse], Awaitable[None]], *, autoping: bool = True
 ) -> AsyncIterator[str]:
     """An endpoint that does with each socket what ``serve`` says."""
 
     async def opened(request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(max_msg_size=0)
+        socket = web.WebSocketResponse(max_msg_size=0, autoping=autoping)
         await socket.prepare(request)
         await serve(socket)
         return socket
@@ -399,6 +469,81 @@ async def test_slow_waits_once(tmp_path: Path) -> None:
             assert messages_of(model) == [FIRST, body]
             (decision,) = found.records("decision")
             assert (decision["kind"], decision["skipped"]) == ("slow", None)
+
+
+async def test_nothing_else_waits_for_what_is_slow(tmp_path: Path) -> None:
+    """Pings and the messages of another answer pass, both ways but for what is asked behind it."""
+    got: list[str] = []
+    ponged = asyncio.Event()
+
+    async def serve(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        for event in events_of(runs("cat a", "c1")):
+            await socket.send_str(event.decode())
+        await socket.ping(b"still there")
+        while len(got) < 2:
+            await socket.send_str('{"type":"keepalive"}')
+            try:
+                message = await socket.receive(timeout=0.02)
+            except TimeoutError:
+                continue
+            if message.type is aiohttp.WSMsgType.PONG:
+                ponged.set()
+            else:
+                got.append(message.data)
+        await socket.receive()
+
+    chosen = force({"tool": "exec_command", "nth": 1, "kind": "slow"}, kinds={"slow": {"seconds": 1}})
+    async with endpoint(serve, autoping=False) as url:
+        with proxy(tmp_path, url, chosen) as found:
+            async with connected(found.port) as socket:
+                await socket.send_str(FIRST.decode())
+                first = [json.loads(message) for message in await said(socket)]
+                slow = asking(output("c1", printed("x")), previous_response_id=answer_id(first))
+                await socket.send_str(slow.decode())
+                await socket.send_str('{"type":"response.steer"}')
+                assert (await socket.receive(timeout=WAIT)).type is aiohttp.WSMsgType.PING
+                await socket.pong(b"still there")
+                await asyncio.wait_for(ponged.wait(), WAIT)
+                assert b"keepalive" in (await socket.receive(timeout=WAIT)).data.encode()
+                assert not got
+                while len(got) < 2:
+                    await socket.receive(timeout=WAIT)
+        assert got == [slow.decode(), '{"type":"response.steer"}']
+
+
+@pytest.mark.parametrize("close", ["harness", "endpoint"])
+async def test_a_connection_that_closes_while_something_waits(tmp_path: Path, close: str) -> None:
+    ended = asyncio.Event()
+
+    async def serve(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        for event in events_of(runs("cat a", "c1")):
+            await socket.send_str(event.decode())
+        if close == "endpoint":
+            await asyncio.sleep(0.1)
+            await socket.close()
+        else:
+            assert (await socket.receive()).type is not aiohttp.WSMsgType.TEXT
+        ended.set()
+
+    chosen = force({"tool": "exec_command", "nth": 1, "kind": "slow"}, kinds={"slow": {"seconds": 0.4}})
+    async with endpoint(serve) as url:
+        with proxy(tmp_path, url, chosen) as found:
+            async with connected(found.port) as socket:
+                await socket.send_str(FIRST.decode())
+                first = [json.loads(message) for message in await said(socket)]
+                slow = asking(output("c1", printed("x")), previous_response_id=answer_id(first))
+                await socket.send_str(slow.decode())
+                if close == "endpoint":
+                    assert (await socket.receive(timeout=WAIT)).type is aiohttp.WSMsgType.CLOSE
+            await asyncio.wait_for(ended.wait(), WAIT)
+            await asyncio.sleep(0.5)
+            # The proxy is as it was.
+            async with connected(found.port) as socket:
+                await socket.send_str(FIRST.decode())
+                await said(socket)
+            assert not found.records("error")
 
 
 @pytest.mark.parametrize("cut", ["drop", "end"])
