@@ -3,7 +3,8 @@
 ``python -m bench.endpoint`` prints its port and serves until it is stopped. A request's own headers say what
 it is answered with: ``x-bench-answer`` holds the tool calls of an event stream that is sent at once,
 ``x-bench-stream: COUNT INTERVAL_MS`` asks for text events in that rhythm, each with the time at which it was
-sent (``at``, ns of the monotonic clock); without both the answer is a short JSON message.
+sent (``at``, ns of the monotonic clock), and ``x-bench-call: PIECES`` for a tool call behind them whose input
+comes in so many pieces, with a ping in the middle; without both the answer is a short JSON message.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bench.conversation import Call
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ANSWER = re.compile(rb"\r\nx-bench-answer: *([^\r\n]*)", re.IGNORECASE)
 _STREAM = re.compile(rb"\r\nx-bench-stream: *(\d+) ([\d.]+)", re.IGNORECASE)
+_CALL = re.compile(rb"\r\nx-bench-call: *(\d+)", re.IGNORECASE)
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _USAGE = {"input_tokens": 1000, "output_tokens": 50, "cache_read_input_tokens": 900}
 _MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
@@ -57,6 +59,28 @@ def answer_events(calls: Sequence[Call]) -> bytes:
     return b"".join(out)
 
 
+def _stream(texts: int, pieces: int) -> list[tuple[str, dict[str, object]]]:
+    """The events of a stream, without their times: texts, then, with ``pieces``, a call of a shell."""
+    said = {"index": 0, "delta": {"type": "text_delta", "text": "some words of an answer "}}
+    events: list[tuple[str, dict[str, object]]] = [("content_block_delta", said)] * texts
+    if pieces:
+        block = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+        texts_of = ['{"command": "', *["echo a; "] * (pieces - 2), '"}']
+        deltas: list[tuple[str, dict[str, object]]] = [
+            ("content_block_delta", {"index": 1, "delta": {"type": "input_json_delta", "partial_json": text}})
+            for text in texts_of
+        ]
+        deltas.insert(len(deltas) // 2, ("ping", {}))
+        events += [
+            ("content_block_start", {"index": 1, "content_block": block}),
+            *deltas,
+            ("content_block_stop", {"index": 1}),
+            ("message_delta", {"delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 50}}),
+            ("message_stop", {}),
+        ]
+    return events
+
+
 def _whole() -> bytes:
     body = orjson.dumps(
         _MESSAGE
@@ -79,7 +103,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._head = b""
         self._left = 0
-        self._reply: bytes | tuple[int, float] = b""
+        self._reply: bytes | tuple[list[tuple[str, dict[str, object]]], float] = b""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -106,7 +130,9 @@ class _Connection(asyncio.Protocol):
         self._left = (int(length[1]) if length else 0) - beyond
         stream, answer = _STREAM.search(head), _ANSWER.search(head)
         if stream is not None:
-            self._reply = int(stream[1]), float(stream[2]) / 1e3
+            call = _CALL.search(head)
+            events = _stream(int(stream[1]), int(call[1]) if call is not None else 0)
+            self._reply = events[::-1], float(stream[2]) / 1e3
         elif answer is not None:
             calls = [Call(*call) for call in orjson.loads(answer[1])]
             self._reply = _STREAM_HEAD + _chunk(answer_events(calls)) + b"0\r\n\r\n"
@@ -122,16 +148,16 @@ class _Connection(asyncio.Protocol):
             self._transport.write(_STREAM_HEAD)
             self._tick(*self._reply)
 
-    def _tick(self, left: int, interval_s: float) -> None:
+    def _tick(self, left: list[tuple[str, dict[str, object]]], interval_s: float) -> None:
+        """Sends the last event of ``left``, and the others in their time."""
         if self._transport is None:
             return
         if not left:
             self._transport.write(b"0\r\n\r\n")
             return
-        delta = {"type": "text_delta", "text": "some words of an answer "}
-        event = _event("content_block_delta", index=0, delta=delta, at=time.perf_counter_ns())
-        self._transport.write(_chunk(event))
-        asyncio.get_running_loop().call_later(interval_s, self._tick, left - 1, interval_s)
+        kind, fields = left.pop()
+        self._transport.write(_chunk(_event(kind, **fields, at=time.perf_counter_ns())))
+        asyncio.get_running_loop().call_later(interval_s, self._tick, left, interval_s)
 
 
 async def _serve() -> None:

@@ -19,6 +19,7 @@ from bench.others import measure_others
 from bench.share import measure_share
 from bench.startup import measure_startup
 from bench.streams import measure_streams
+from bench.withholding import measure_withholding
 
 Say = Callable[[str], None]
 
@@ -28,6 +29,7 @@ MEASURES: Mapping[str, Callable[[Effort, Say], list[Figure]]] = {
     "growth": measure_growth,
     "added": measure_added,
     "streams": measure_streams,
+    "withholding": measure_withholding,
     "memory": measure_memory,
 }
 
