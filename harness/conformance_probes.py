@@ -52,6 +52,7 @@ class Probe(Checked):
     before. ``change``: the call after which the same call shows something else. ``watch``: patterns of paths
     below HOME where the tool's work can be seen. ``answers``: texts of the models that the tool itself asks;
     a subagent is known by its prompt. ``visible``: whether the work can be seen on the disk at all.
+    ``has_text``: whether its results have text; what only changes text is not for one without.
     ``counts``: numbers in its results that must add up. ``needs``: programs, one of which the tool needs.
     ``gaps``: kind → why it cannot be done to this tool.
     """
@@ -65,6 +66,7 @@ class Probe(Checked):
     watch: tuple[str, ...] = ()
     answers: dict[str, str] = Field(default_factory=dict)
     visible: bool = True
+    has_text: bool = True
     counts: tuple[CountRule, ...] = ()
     needs: tuple[str, ...] = ()
     offer: str = "default"
@@ -224,7 +226,7 @@ def cells_of(probes: ProbeSet, dialect: Dialect, kinds: Sequence[str] = ()) -> t
         family = probe.family or own
         fitting = fitting_kinds(dialect, probe.tool, family)
         for kind in KINDS.values():
-            if family not in kind.families:
+            if family not in kind.families or (kind.on_text and not probe.has_text):
                 continue
             if not kinds or kind.name in kinds:
                 cells.append(Cell(number, probe, family, own, kind.name, _gap(probe, kind.name, fitting)))
