@@ -103,6 +103,8 @@ class Fold:
                                 self._decision(run, record, line)
                         else:
                             self._add(run, record, line)
+                    self._calls.settle()
+                    self._deliveries.settle()
             except (EmptyLog, NoStart) as error:
                 if lone:
                     raise
@@ -154,7 +156,7 @@ class Fold:
         if run.watch.open:
             run.watch.called(call)
         if not call.fired and call.payload_sha256 is None and call.skipped is None:
-            self._calls.append(key, 0, call.latency_us, run.index, 0, 0)
+            self._calls.rows.append((key, 0, call.latency_us, run.index, 0, 0))
             return
         delivery = cell = skip = 0
         if call.fired:
@@ -165,7 +167,7 @@ class Fold:
             delivery = hash((key, call.payload_sha256)) or 1
         if call.skipped is not None:
             skip = self._skips.setdefault(call.skipped, len(self._skips))
-        self._calls.append(key, delivery, call.latency_us, run.index, cell, skip)
+        self._calls.rows.append((key, delivery, call.latency_us, run.index, cell, skip))
 
     def _cell(self, call: SlimDecision) -> int:
         what = (call.kind, call.family, call.timing, call.mode, call.persistence)
@@ -180,7 +182,7 @@ class Fold:
             return
         run.watch.delivered(delivery)
         key = hash((run.index, delivery.conversation, delivery.call_id, delivery.call_digest, delivery.nth))
-        self._deliveries.append(key, hash((key, delivery.payload_sha256)) or 1)
+        self._deliveries.rows.append((key, hash((key, delivery.payload_sha256)) or 1))
 
     def _request(self, run: RunTrace, request: Request) -> None:
         if request.protocol is None or request.path.endswith(_COUNTING_PATHS):

@@ -22,9 +22,10 @@ LEVEL = 0.95
 SEED = 20_260_101
 RESAMPLES = 10_000
 
-_CHUNK_CELLS = 1 << 20
-# A multinomial count costs about as much as four gathered rows.
-_GATHER_ABOVE = 0.25
+# A block of draws stays in the processor's cache.
+_CHUNK_CELLS = 1 << 16
+# From this many equal rows on, drawing their number at once is quicker than drawing them one by one.
+_COMMON = 16
 
 
 class Interval(NamedTuple):
@@ -190,33 +191,32 @@ def _percentiles(values: Floats, level: float) -> Bootstrap:
 def resampled_totals(columns: Floats, *, seed: int, resamples: int) -> Iterator[Floats]:
     """Column sums of ``resamples`` resamples of the rows, in blocks of shape (b, k).
 
-    The order of the rows does not matter. Whole-number counts below 2^53 are summed exactly. Where many
-    rows are equal, one multinomial draw over the distinct rows replaces the draw of n row numbers, which are
-    drawn and counted otherwise: the distribution of the sums is the same.
+    The order of the rows does not matter. Whole-number counts below 2^53 are summed exactly. How often each
+    row of which there are many is drawn, and how often any of the others, is one multinomial draw; the
+    others are then drawn one by one. The distribution of the sums is that of drawing n row numbers.
     """
     rows, counts = np.unique(columns, axis=0, return_counts=True)
     n = len(columns)
+    common = counts >= _COMMON
+    shares = np.append(counts[common], counts[~common].sum()) / n
+    frequent, scattered = rows[common], np.repeat(rows[~common], counts[~common], axis=0)
     rng = np.random.default_rng(seed)
-    if len(rows) <= max(1, _GATHER_ABOVE * n):
-        yield from _by_multinomial(rng, rows, counts, n, resamples)
-    else:
-        yield from _by_counting(rng, np.repeat(rows, counts, axis=0), resamples)
+    for size in _blocks(resamples, max(len(shares), len(scattered))):
+        drawn = rng.multinomial(n, shares, size=size)
+        totals = drawn[:, :-1].astype(np.float64) @ frequent
+        if len(scattered):
+            totals += _scattered_totals(rng, scattered, drawn[:, -1])
+        yield totals
 
 
-def _by_multinomial(
-    rng: np.random.Generator, rows: Floats, counts: NDArray[np.intp], n: int, resamples: int
-) -> Iterator[Floats]:
-    for size in _blocks(resamples, len(rows)):
-        yield rng.multinomial(n, counts / n, size=size).astype(np.float64) @ rows
-
-
-def _by_counting(rng: np.random.Generator, rows: Floats, resamples: int) -> Iterator[Floats]:
-    n = len(rows)
-    for size in _blocks(resamples, n):
-        picked = rng.integers(0, n, size=(size, n), dtype=np.int64)
-        picked += np.arange(size)[:, np.newaxis] * n
-        drawn = np.bincount(picked.ravel(), minlength=size * n).reshape(size, n)
-        yield drawn.astype(np.float64) @ rows
+def _scattered_totals(rng: np.random.Generator, rows: Floats, times: NDArray[np.int64]) -> Floats:
+    """Sums of ``times[i]`` rows drawn with replacement, for each i."""
+    n, size = len(rows), len(times)
+    picked = rng.integers(0, n, size=int(times.sum()))
+    picked += np.repeat(np.arange(size) * n, times)
+    counted = np.bincount(picked, minlength=size * n).reshape(size, n)
+    totals: Floats = counted.astype(np.float64) @ rows
+    return totals
 
 
 def _blocks(resamples: int, width: int) -> Iterator[int]:

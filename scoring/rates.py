@@ -6,13 +6,14 @@ up over tasks, so that the same function serves one task, all tasks, and 10,000 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from scoring.intervals import (
+    Bootstrap,
     Floats,
     Interval,
     Statistic,
@@ -169,42 +170,68 @@ def value_of(part: Ratio | Gap) -> Floats:
 
 def estimate_all(tally: Tally) -> dict[str, Estimate]:
     """Every registered score of a tally of shape (tasks,), with both intervals."""
-    columns = np.stack(tally, axis=1)
-    totals = Tally(*columns.sum(axis=0))
-    wanted = {name: m for name, m in METRICS.items() if getattr(totals, m.needs) > 0}
-    drawn = {}
-    if len(columns) > 1:
-        drawn = cluster_bootstrap(columns, {name: _statistic(m) for name, m in wanted.items()})
-    estimates = {}
-    for name, m in METRICS.items():
-        if name not in wanted:
-            estimates[name] = Estimate(value=None)
-            continue
-        estimate = _point(m.compute(totals), m.compute(tally))
-        if estimate.value is not None and name in drawn:
-            estimate = msgspec.structs.replace(
-                estimate, bootstrap=drawn[name].interval, dropped=drawn[name].dropped
-            )
-        estimates[name] = estimate
-    return estimates
+    totals = Tally(*np.stack(tally).sum(axis=1))
+    wanted = {name: m.compute(tally) for name, m in METRICS.items() if getattr(totals, m.needs) > 0}
+    points = {name: _point(part) for name, part in wanted.items()}
+    drawn = bootstrap_parts({name: wanted[name] for name, point in points.items() if point.value is not None})
+    return {name: _with(points.get(name, Estimate(value=None)), drawn.get(name)) for name in METRICS}
 
 
 def estimate_one(by_task: Ratio) -> Estimate:
     """A proportion that is no registered score, from its counts per task, with both intervals."""
-    columns = np.column_stack([by_task.numerator, by_task.denominator])
-    total = columns.sum(axis=0)
-    estimate = _point(Ratio(*total), by_task)
-    if estimate.value is None or len(columns) < 2:
+    point = _point(by_task)
+    return _with(point, bootstrap_parts({"it": by_task})["it"] if point.value is not None else None)
+
+
+def bootstrap_parts(by_task: Mapping[str, Ratio | Gap]) -> dict[str, Bootstrap | None]:
+    """The cluster bootstrap of scores from their counts per task, of shape (tasks,); null below two tasks.
+
+    Only the sums that the scores are made of are resampled, each once: the fewer columns, the more tasks are
+    equal, and equal tasks are drawn together.
+    """
+    columns: dict[bytes, Floats] = {}
+    places: dict[str, list[int]] = {}
+    for name, part in by_task.items():
+        for column in _columns_of(part):
+            columns.setdefault(column.tobytes(), column)
+        kept = list(columns)
+        places[name] = [kept.index(column.tobytes()) for column in _columns_of(part)]
+    stacked = np.column_stack(list(columns.values())) if columns else np.empty((0, 0))
+    if len(stacked) < 2:
+        return dict.fromkeys(by_task)
+    return {**cluster_bootstrap(stacked, {name: _statistic(at) for name, at in places.items()})}
+
+
+def _columns_of(part: Ratio | Gap) -> tuple[Floats, ...]:
+    return (*part.upper, *part.lower) if isinstance(part, Gap) else part
+
+
+def _statistic(places: Sequence[int]) -> Statistic:
+    """The value of a ratio of two column sums, or of the gap between two such ratios."""
+
+    def value(sums: Floats) -> Floats:
+        upper = value_of(Ratio(sums[:, places[0]], sums[:, places[1]]))
+        if len(places) == 2:
+            return upper
+        return upper - value_of(Ratio(sums[:, places[2]], sums[:, places[3]]))
+
+    return value
+
+
+def _with(estimate: Estimate, drawn: Bootstrap | None) -> Estimate:
+    if drawn is None:
         return estimate
-    drawn = cluster_bootstrap(columns, {"it": lambda sums: value_of(Ratio(*sums.T))})["it"]
     return msgspec.structs.replace(estimate, bootstrap=drawn.interval, dropped=drawn.dropped)
 
 
-def _statistic(m: Metric) -> Statistic:
-    return lambda totals: value_of(m.compute(Tally(*totals.T)))
+def _summed(part: Ratio | Gap) -> Ratio | Gap:
+    if isinstance(part, Gap):
+        return Gap(*(Ratio(*np.stack(ratio).sum(axis=1)) for ratio in part))
+    return Ratio(*np.stack(part).sum(axis=1))
 
 
-def _point(total: Ratio | Gap, by_task: Ratio | Gap) -> Estimate:
+def _point(by_task: Ratio | Gap) -> Estimate:
+    total = _summed(by_task)
     value = float(value_of(total))
     if np.isnan(value):
         return Estimate(value=None)

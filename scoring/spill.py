@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tempfile
 from collections.abc import Iterator
+from itertools import starmap
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BUCKETS = 256
-_ROWS_HELD = 1 << 13
+_ROWS_HELD = 1 << 15
 _NUMPY_CODES = {"q": "<i8", "i": "<i4", "d": "<f8"}
 
 
@@ -20,11 +22,13 @@ class Spill:
     """Rows of named numbers in ``BUCKETS`` buckets, each bucket in the order of arrival.
 
     ``fields`` maps names to struct codes: q and i for whole numbers of 8 and 4 bytes, d for a double. The
-    first of them, a q, says by its lowest bits which bucket a row goes into. At most 8,192 rows are held in
-    memory; the rest lies in one unnamed temporary file.
+    first of them, a q, says by its lowest bits which bucket a row goes into. Append tuples to ``rows``, a
+    number for each field, and call ``settle`` after some: about 32,768 rows at most are then held in memory;
+    the rest lies in one unnamed temporary file.
     """
 
     def __init__(self, **fields: str) -> None:
+        self.rows: list[tuple[float, ...]] = []
         self._pack = struct.Struct("<" + "".join(fields.values())).pack
         self._dtype = np.dtype([(name, _NUMPY_CODES[code]) for name, code in fields.items()])
         self._key = next(iter(fields))
@@ -42,11 +46,11 @@ class Spill:
     ) -> None:
         self._file.close()
 
-    def append(self, *row: float) -> None:
-        """Adds one row, a number for each field."""
-        held = self._held
-        held += self._pack(*row)
-        if len(held) >= self._limit:
+    def settle(self) -> None:
+        """Packs the new rows, and writes them out when there are many."""
+        self._held += b"".join(starmap(self._pack, self.rows))
+        self.rows.clear()
+        if len(self._held) >= self._limit:
             self._write()
 
     def _write(self) -> None:
@@ -59,10 +63,11 @@ class Spill:
 
     def read(self) -> Iterator[NDArray[Any]]:
         """Each bucket's rows as a structured array. Append nothing any more once this has begun."""
+        self.settle()
         self._write()
+        self._file.flush()
+        fd = self._file.fileno()
         for bucket in range(BUCKETS):
-            parts = []
-            for starts in self._starts:
-                self._file.seek(int(starts[bucket]))
-                parts.append(self._file.read(int(starts[bucket + 1] - starts[bucket])))
+            spans = (starts[bucket : bucket + 2].tolist() for starts in self._starts)
+            parts = [os.pread(fd, end - start, start) for start, end in spans]
             yield np.frombuffer(b"".join(parts), dtype=self._dtype)

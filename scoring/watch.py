@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledger.reading import SlimDecision
@@ -34,7 +34,19 @@ class _Fault:
     line: int
     cell: int
     call: SlimDecision
-    seen: list[SlimDecision] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Following:
+    """The calls of one conversation since its oldest fault that is still followed.
+
+    ``faults``: each with the number of calls that stood before it; ``due``: with how many calls the oldest
+    may have been followed far enough.
+    """
+
+    faults: list[tuple[int, _Fault]]
+    calls: list[SlimDecision]
+    due: int
 
 
 class Watch:
@@ -51,7 +63,7 @@ class Watch:
         self.run_id = run_id
         self.reactions: dict[tuple[int, Reaction], int] = {}
         self._waiting: dict[_CallKey, _Fault] = {}
-        self.open: dict[str, list[_Fault]] = {}
+        self.open: dict[str, _Following] = {}
         self._targets = targets
         self._followed = followed
 
@@ -69,46 +81,52 @@ class Watch:
         """The model has seen the payload: what it asks for from now on comes after the fault."""
         key = (delivery.conversation, delivery.call_id, delivery.call_digest, delivery.nth)
         fault = self._waiting.pop(key, None)
-        if fault is not None and fault.call.payload_sha256 == delivery.payload_sha256:
-            self.open.setdefault(delivery.conversation, []).append(fault)
+        if fault is None or fault.call.payload_sha256 != delivery.payload_sha256:
+            return
+        following = self.open.get(delivery.conversation)
+        if following is None:
+            self.open[delivery.conversation] = _Following([(0, fault)], [], WINDOW)
+        else:
+            following.faults.append((len(following.calls), fault))
 
     def called(self, call: SlimDecision) -> None:
         """A call came: it counts, once though logged twice, for every open fault of its conversation."""
-        faults = self.open.get(call.conversation)
-        if faults is None:
+        following = self.open.get(call.conversation)
+        if following is None:
             return
-        full = False
-        for fault in faults:
-            fault.seen.append(call)
-            full = full or len(fault.seen) >= WINDOW
-        if full:
-            self._close(call.conversation, faults)
+        following.calls.append(call)
+        if len(following.calls) >= following.due:
+            self._close(call.conversation, following)
 
-    def _close(self, conversation: str, faults: list[_Fault]) -> None:
-        """Judges the faults that have been followed far enough."""
-        still = []
-        for fault in faults:
-            if len(fault.seen) >= WINDOW:
-                fault.seen = _each_once(fault)
-            if len(fault.seen) >= WINDOW:
-                self._judge(fault)
-            else:
-                still.append(fault)
-        if still:
-            self.open[conversation] = still
-        else:
+    def _close(self, conversation: str, following: _Following) -> None:
+        """Judges the faults that have been followed far enough: the oldest first."""
+        faults, calls = following.faults, following.calls
+        while faults:
+            before, fault = faults[0]
+            seen = _each_once(fault, calls[before:])
+            if len(seen) < WINDOW:
+                following.due = len(calls) + WINDOW - len(seen)
+                break
+            self._judge(fault, seen)
+            del faults[0]
+        if not faults:
             del self.open[conversation]
+        elif before := faults[0][0]:
+            # Calls that no fault waits for any more are let go: a conversation may be long.
+            del calls[:before]
+            following.faults = [(number - before, fault) for number, fault in faults]
+            following.due -= before
 
     def finish(self) -> None:
         """Judges what is still open: the log has ended."""
-        for faults in self.open.values():
-            for fault in faults:
-                self._judge(fault)
+        for following in self.open.values():
+            for before, fault in following.faults:
+                self._judge(fault, _each_once(fault, following.calls[before:]))
         self.open.clear()
         self._waiting.clear()
 
-    def _judge(self, fault: _Fault) -> None:
-        found = self._reaction(fault)
+    def _judge(self, fault: _Fault, seen: list[SlimDecision]) -> None:
+        found = self._reaction(fault.call, seen)
         key = (fault.cell, found)
         self.reactions[key] = self.reactions.get(key, 0) + 1
         if len(self._followed) < _FOLLOWED_KEPT:
@@ -117,7 +135,7 @@ class Watch:
                 Followed(self.run_id, fault.line, fault.cell, call.call_id, call.tool, found)
             )
 
-    def _reaction(self, fault: _Fault) -> Reaction:
+    def _reaction(self, call: SlimDecision, seen: list[SlimDecision]) -> Reaction:
         targets = self._targets
         steps = (
             Step(
@@ -127,20 +145,20 @@ class Watch:
                 targets(self.run_id, one.conversation, one.call_digest) if targets is not None else None,
                 one.target_digest,
             )
-            for one in (fault.call, *_each_once(fault))
+            for one in (call, *seen)
         )
-        return reaction(next(steps), fault.call.mode, steps)
+        return reaction(next(steps), call.mode, steps)
 
 
-def _each_once(fault: _Fault) -> list[SlimDecision]:
+def _each_once(fault: _Fault, seen: list[SlimDecision]) -> list[SlimDecision]:
     """The calls after it, without what was logged twice: the same call id, arguments and number."""
-    ids = {call.call_id for call in fault.seen}
+    ids = {call.call_id for call in seen}
     ids.add(fault.call.call_id)
-    if len(ids) == len(fault.seen) + 1:
-        return fault.seen
+    if len(ids) == len(seen) + 1:
+        return seen
     taken = {(fault.call.call_id, fault.call.call_digest, fault.call.nth)}
     found = []
-    for call in fault.seen:
+    for call in seen:
         own = (call.call_id, call.call_digest, call.nth)
         if own not in taken:
             taken.add(own)

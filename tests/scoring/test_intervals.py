@@ -39,9 +39,9 @@ def resampled_ratios(columns: Floats, seed: int = 1, resamples: int = 10_000) ->
     return np.concatenate([ratio(t) for t in resampled_totals(columns, seed=seed, resamples=resamples)])
 
 
-@pytest.fixture(params=["multinomial", "gather"])
+@pytest.fixture(params=[1, 2, 1000], ids=["all at once", "some at once", "one by one"])
 def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "_GATHER_ABOVE", 1.0 if request.param == "multinomial" else 0.0)
+    monkeypatch.setattr(intervals, "_COMMON", request.param)
 
 
 @pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 9, 10, 29, 30, 99, 1000, 99_999])
@@ -144,6 +144,19 @@ def test_bootstrap_of_clusters_is_the_exhaustive_one() -> None:
     assert cluster_bootstrap(CLUSTERS, {"p": ratio})["p"].interval == pytest.approx((0.4, 1.0))
 
 
+def test_common_and_rare_rows_together_are_the_exhaustive_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are drawn at once and rows that are drawn one by one: the joint distribution of both sums."""
+    monkeypatch.setattr(intervals, "_COMMON", 2)
+    rows = np.array([[3.0, 3], [3, 3], [3, 3], [0, 2], [1, 1]])
+    every = [tuple(rows[list(picked)].sum(axis=0)) for picked in itertools.product(range(5), repeat=5)]
+    cells = sorted(set(every))
+    expected = np.array([every.count(cell) for cell in cells]) * 50_000 / len(every)
+    found = [tuple(total) for block in resampled_totals(rows, seed=2, resamples=50_000) for total in block]
+    assert set(found) <= set(cells)
+    counted = np.array([found.count(cell) for cell in cells])
+    assert scipy.stats.chisquare(counted, expected).pvalue > 1e-4
+
+
 @pytest.mark.usefixtures("_either_way")
 def test_bootstrap_with_one_run_per_task_is_binomial() -> None:
     found = np.bincount(np.rint(resampled_ratios(NINE_OF_TEN) * 10).astype(int), minlength=11)
@@ -163,10 +176,10 @@ def test_resamples_without_a_denominator_are_dropped_and_counted() -> None:
     assert nothing.dropped == 1.0
 
 
-@given(st.permutations(range(5)), st.sampled_from([0.0, 1.0]))
-def test_the_order_of_tasks_changes_no_digit(order: list[int], above: float) -> None:
+@given(st.permutations(range(5)), st.sampled_from([1, 2, 1000]))
+def test_the_order_of_tasks_changes_no_digit(order: list[int], common: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "_GATHER_ABOVE", above)
+        patch.setattr(intervals, "_COMMON", common)
         one = cluster_bootstrap(CLUSTERS, {"p": ratio}, resamples=200)
         other = cluster_bootstrap(CLUSTERS[order], {"p": ratio}, resamples=200)
     assert one == other

@@ -533,7 +533,9 @@ def test_properties(tmp_path: Path, rows: list[Any], order: random.Random) -> No
             assert interval is None or 0 <= interval.low <= interval.high <= 1
 
 
-def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scoring.spill._ROWS_HELD", 1 << 12)  # so that the short log, too, is written out
+
     def peak(calls: int) -> int:
         path = tmp_path / "decisions.jsonl"
         with path.open("wb") as file:

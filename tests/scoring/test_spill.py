@@ -14,7 +14,8 @@ def test_rows_come_back_in_their_buckets_and_order(monkeypatch: pytest.MonkeyPat
     keys = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 500).tolist()
     with Spill(key="q", number="i", half="d") as spill:
         for number, key in enumerate(keys):
-            spill.append(key, number, number / 2)
+            spill.rows.append((key, number, number / 2))
+            spill.settle()
         buckets = list(spill.read())
     assert len(buckets) == BUCKETS
     expected = [[n for n, key in enumerate(keys) if key % BUCKETS == b] for b in range(BUCKETS)]
