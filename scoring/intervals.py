@@ -119,13 +119,19 @@ def neff_wilson(numerator: Floats, denominator: Floats, level: float = LEVEL) ->
         return None
     total = float(den.sum())
     t = float(num.sum()) / total
-    if t in (0.0, 1.0):
-        n_eff = float(n)
+    return neff_wilson_of(t, _linearised_variance(num, den, t), n, total, level)
+
+
+def neff_wilson_of(
+    ratio: float, variance: float, tasks: int, total: float, level: float = LEVEL
+) -> NeffWilson:
+    """The same from what it depends on: the ratio, its linearised variance, the tasks and Σden."""
+    if ratio in (0.0, 1.0):
+        n_eff = float(tasks)
     else:
-        se2 = _linearised_variance(num, den, t)
-        n_eff = total if se2 == 0 else min(t * (1 - t) / se2, total)
-    n_used = n_eff * (z_quantile(level) / t_quantile(n - 1, level)) ** 2
-    return NeffWilson(wilson(t, n_used, level), n_eff, n_used)
+        n_eff = total if variance == 0 else min(ratio * (1 - ratio) / variance, total)
+    n_used = n_eff * (z_quantile(level) / t_quantile(tasks - 1, level)) ** 2
+    return NeffWilson(wilson(ratio, n_used, level), n_eff, n_used)
 
 
 def _linearised_variance(num: Floats, den: Floats, ratio: float) -> float:
