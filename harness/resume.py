@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.adapter import Adapter
@@ -86,7 +86,7 @@ def resume_folder(
         if upstream is not None:
             endpoint = prepared.manifest.endpoint.model_copy(update={"base_url": upstream})
             manifest = prepared.manifest.model_copy(update={"endpoint": endpoint})
-            prepared = Prepared(manifest, prepared.tasks, prepared.profile)
+            prepared = replace(prepared, manifest=manifest)
         journal = Journal(folder.journal)
         try:
             return _resume(folder, prepared, journal, progress, jobs, adapter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ledger.reading_stated import Manifest
 from scoring.gather import Gathered
 
 Said = Callable[[Manifest], str | None]
+_NOTHING = "nothing"
 
 
 class EnvelopesDiffer(ReadingError):
@@ -40,6 +41,7 @@ def conditions(a: Gathered, b: Gathered) -> tuple[Condition, ...]:
         _stated("threshold", a, b, lambda m: None if m.threshold is None else f"{m.threshold:g}"),
         _profile(a, b),
         _stated("checkpoints", a, b, lambda m: None if m.checkpoints is None else ", ".join(m.checkpoints)),
+        *_capabilities(a, b),
     )
     differing = [one for one in found if one.known and one.a != one.b]
     if differing:
@@ -96,6 +98,17 @@ def _profile(a: Gathered, b: Gathered) -> Condition:
         return Condition(name="profile", a=digests[0], b=digests[1])
     names = [_one("profile", _names(arm)) for arm in (a, b)]
     return Condition(name="profile", a=names[0], b=names[1])
+
+
+def _capabilities(a: Gathered, b: Gathered) -> Iterator[Condition]:
+    """What was left out of the draws for the sake of another harness, when either arm left anything out."""
+    sides = [_one("capabilities", _left_out(arm)) for arm in (a, b)]
+    if any(side not in (None, _NOTHING) for side in sides):
+        yield Condition(name="capabilities", a=sides[0], b=sides[1])
+
+
+def _left_out(arm: Gathered) -> Sequence[str]:
+    return [trace.left_out or _NOTHING for trace in arm.folded.runs.values() if trace.profile]
 
 
 def _digests(arm: Gathered) -> Sequence[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ledger.problems import Damaged
 from ledger.records import End, Error, Quota, Start
+from scheduler.fitting import shared_part
 from scoring.watch import Watch
 
 _ERRORS_KEPT = 3
@@ -17,7 +18,8 @@ _ERRORS_KEPT = 3
 class RunTrace:
     """What the log says of one run. Everything concerns its first attempt alone, but for ``attempt``,
     ``attempts_started`` (attempt → when its first start was written) and ``replayed_tokens`` (by attempt).
-    ``lines``: where its start, its end, its errors stand in the log.
+    ``lines``: where its start, its end, its errors stand in the log. ``left_out``: the kinds that were not
+    drawn for the sake of another harness.
     """
 
     index: int
@@ -40,6 +42,7 @@ class RunTrace:
     ended: str | None = None
     passed: bool | None = None
     claimed: str | None = None
+    left_out: str = ""
     tokens: int = 0
     usage_missing: bool = False
     first_request: str | None = None
@@ -53,6 +56,9 @@ class RunTrace:
         self.attempt = start.attempt
         self.task_id, self.seed, self.repeat = start.task_id, start.seed, start.repeat
         self.profile, self.profile_sha256 = str(start.profile.get("name", "")), start.profile_sha256
+        gaps = start.profile.get("gaps")
+        shared = shared_part(gaps) if isinstance(gaps, dict) else {}
+        self.left_out = "; ".join(f"{family} {' '.join(kinds)}" for family, kinds in sorted(shared.items()))
         self.boot_id = self.boot_id or start.boot_id
         self.started = self.started or start.attempt == 1
         self.can_fire = self.can_fire or can_fire(start.profile)

@@ -137,6 +137,25 @@ def test_without_manifests_the_logs_speak(tmp_path: Path) -> None:
         compare_paths(*folders)
 
 
+def test_what_one_arm_left_out_of_its_draws_the_other_leaves_out_too(tmp_path: Path) -> None:
+    folders = arms(tmp_path, [run("t", run_id="r")], [run("t", run_id="r")])
+    shared, own = {"*": ["locked"], "@read": ["empty"]}, {"*": ["timeout"]}
+
+    def log(folder: Path, gaps: dict[str, list[str]]) -> None:
+        write_decisions(folder, start("r", task_id="t", profile=MODERATE | {"gaps": gaps}), request("r"))
+
+    log(folders[0], shared)
+    log(folders[1], own)
+    with pytest.raises(EnvelopesDiffer, match="capabilities: A @read empty, B nothing"):
+        compare_paths(*folders)
+    # What each harness cannot do by itself makes no other conditions.
+    log(folders[1], {"*": [], "@read": ["empty"]})
+    assert "capabilities" in {one.name for one in compare_paths(*folders).conditions}
+    log(folders[0], own)
+    log(folders[1], {})
+    assert "capabilities" not in {one.name for one in compare_paths(*folders).conditions}
+
+
 def test_what_is_known_of_one_arm_only_is_said(tmp_path: Path) -> None:
     folders = arms(tmp_path, [run("t1"), run("t2")], [run("t1"), run("t2")])
     manifest(folders[0], "env: {cpus: 2}")
