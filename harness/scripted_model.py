@@ -251,6 +251,13 @@ class ScriptedModel:
         return response
 
 
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 def _drop(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
@@ -356,6 +363,8 @@ class ThreadedScriptedModel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         asyncio.run_coroutine_threadsafe(self._model.stop(), self._loop).result()
+        # An answer that is held back for one who has gone is not waited for.
+        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
         self._end_thread()
 
     def _call(self, action: Callable[[], None]) -> None:

@@ -20,10 +20,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Callable[[str], Stage]:
-    """Makes the stage of one harness in a directory of its own."""
+    """Makes the stage of one harness in a directory of its own, each time a new one."""
 
     def make(name: str) -> Stage:
-        folder = tmp_path / name
+        folder = tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         return Stage(name, folder)
 

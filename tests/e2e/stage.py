@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from harness.pi import Pi
 from harness.qwen_code import QwenCode
 from harness.received import Received
 from harness.recipes import install
-from harness.script import Script
+from harness.script import Misstep, Script
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall, ToolResult, Turn
 from proxy.injector import Injector
@@ -185,10 +187,24 @@ class Stage:
         ending = [] if last is None else [Turn("Done.", (self.speech.runs(last),), step=len(turns))]
         return Script((*turns, *ending)).in_workspace(self.workspace)
 
-    def start(self, base_url: str, prompt: str = "Do the task.", **job: Any) -> Outcome:
-        """The harness, once, in the stage's workspace and home."""
+    def start(
+        self,
+        base_url: str,
+        prompt: str = "Do the task.",
+        *,
+        killed_when: Callable[[], bool] | None = None,
+        **job: Any,
+    ) -> Outcome:
+        """The harness, once, in the stage's workspace and home; SIGKILL to all of it at that moment."""
         launch = self.adapter.launch(self.program, Job(base_url, prompt, self.workspace, self.home, **job))
-        return launch.run(TIMEOUT_S)
+        running = launch.start()
+        if killed_when is not None:
+            began = time.monotonic()
+            while not killed_when() and time.monotonic() < began + TIMEOUT_S:
+                assert not running.ended, running.wait(1)
+                time.sleep(0.01)
+            running.kill()
+        return running.wait(TIMEOUT_S)
 
     def play(
         self,
@@ -199,15 +215,19 @@ class Stage:
         log: str = "log",
         options: InjectorOptions | None = None,
         base: Callable[[str], str] = lambda url: url,
+        missteps: Sequence[Misstep] = (),
+        killed_when: Callable[[ThreadedScriptedModel], bool] | None = None,
         **job: Any,
     ) -> Played:
-        """One session of the harness against a script, through a proxy."""
+        """One session of the harness against a script, through a proxy; ``killed_when`` ends it early."""
         folder = self.folder / log
         chosen = load_profile(profile) if isinstance(profile, str) else profile
         with (
-            ThreadedScriptedModel(self.script(turns)) as model,
+            ThreadedScriptedModel(self.script(turns), missteps=missteps) as model,
             serving(folder, chosen, seed, model.url, options) as (server, _),
         ):
+            if killed_when is not None:
+                job["killed_when"] = partial(killed_when, model)
             outcome = self.start(base(f"http://127.0.0.1:{server.port}"), **job)
             received = list(model.received)
         played = Played(outcome, received, folder / "decisions.jsonl", self.workspace)

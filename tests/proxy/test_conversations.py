@@ -141,6 +141,27 @@ def test_what_the_harness_took_back_stays_taken_back(tmp_path: Path) -> None:
     assert [d["skipped"] for d in stage.decisions()] == [None, "superseded"]
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_session_taken_up_again_with_a_repair_in_its_middle(tmp_path: Path, answered: bool) -> None:
+    """It is the same conversation, although only its beginning is as it was: what was decided behind the
+    repair goes on, also when the model had not answered yet."""
+    stage = Stage(tmp_path, only("wrong_data"))
+    agent = stage.pi()
+    agent.turn(*read("t1", tool="read"), FILE)
+    agent.turn(*read("t2", tool="read"), FILE)
+    agent.turn(*read("t3", "c", tool="read"), FILE)
+    seen = agent.ask(lost=not answered)
+    resumed = fork(agent, 7)
+    resumed.messages[2]["content"].append(text("(stored twice)"))
+    resumed.messages += [assistant("[interrupted]"), user(text("Go on."))]
+    for _ in range(2):
+        sent = resumed.ask()
+        assert [sent[name] for name in ("t1", "t2", "t3")] == [seen[name] for name in ("t1", "t2", "t3")]
+        assert {d["conversation"] for d in stage.decisions()} == {"c0"}
+        stage.restart()
+    assert [d["occurrence"] for d in stage.decisions()] == [0, 1, 0]
+
+
 def test_a_repaired_result_is_not_replaced(tmp_path: Path) -> None:
     stage = Stage(tmp_path, only("empty", "shell", "read"))
     for agent, tool, repair in (

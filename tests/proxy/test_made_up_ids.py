@@ -129,3 +129,22 @@ def test_a_check_on_the_last_turns_has_the_tools_name_before_every_id(tmp_path: 
         ("c0", f"c{number}") for number in range(4)
     ]
     assert not scene.records("error")
+
+
+def test_every_response_twice_after_a_resume(tmp_path: Path) -> None:
+    """So does Gemini CLI, and it says what was cut off: both of a pair get the payload."""
+    scene = Stage(tmp_path, force({"tool": "read_file", "nth": 2, "kind": "post_effect_error"}))
+    go = [{"text": "go"}]
+    first, second = _call("a.txt", id="read_file_1764_0"), _call("b.txt", id="read_file_1765_1")
+    one, other = _result("text of a", id="read_file_1764_0"), _result("text of b", id="read_file_1765_1")
+    _turn(scene, _request(go), _answer(_call("a.txt")))
+    _turn(scene, _request(go, [first], [one]), _answer(_call("b.txt")))
+    seen = _turn(scene, _request(go, [first], [one], [second], [other]), b"")["contents"][4]["parts"][0]
+    assert seen != other
+    scene.restart()
+    resumed = [[first], [one, one], [second], [other, other], [{"text": "[interrupted]"}], go]
+    for _ in range(2):
+        sent = _turn(scene, _request(go, *resumed), b"")["contents"]
+        assert [sent[2]["parts"], sent[4]["parts"]] == [[one, one], [seen, seen]]
+    assert [d["skipped"] for d in scene.decisions()] == [None, None]
+    assert {d["conversation"] for d in scene.decisions()} == {"c0"}
