@@ -7,15 +7,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from harness.turns import ToolCall, Turn
 from harness.wire.openai_responses import ResponsesWire
 from proxy.exchange import Exchange, Head
+from proxy.injector import Injector
 from proxy.sockets import Socket
 from tests.proxy.build import dumps
 from tests.proxy.protocols.kits import answer
-from tests.proxy.stage import Stage
 
 Way = Literal["whole", "kept", "socket"]
 WAYS: tuple[Way, ...] = ("whole", "kept", "socket")
@@ -83,11 +83,17 @@ class Endpoint:
         return messages
 
 
+class HasInjector(Protocol):
+    """A stage: its injector is another one after a restart."""
+
+    injector: Injector
+
+
 @dataclass
 class Harness:
     """A harness with one thread. ``got``: the messages of each answer as they reached it, by message."""
 
-    stage: Stage
+    stage: HasInjector
     way: Way
     headers: dict[str, str] = field(default_factory=lambda: dict(THREAD))
     endpoint: Endpoint = field(default_factory=Endpoint)
@@ -97,6 +103,7 @@ class Harness:
     answer_id: str | None = None
     sent: int = 0
     socket: Socket | None = None
+    run: str = "default"
 
     def body(self, *, whole: bool = False, **more: Any) -> bytes:
         fields: dict[str, Any] = {"model": "m", "stream": True, "tools": self.tools} | more
@@ -136,7 +143,7 @@ class Harness:
         if self.socket is not None:
             self.socket.close()
         head = Head("GET", "/v1/responses", self.headers | {"upgrade": "websocket"})
-        self.socket = Socket(self.stage.injector, "default", head)
+        self.socket = Socket(self.stage.injector, self.run, head)
 
     def _over_http(self, body: bytes, turn: Turn | None, lost: bool) -> bytes:
         exchange = self.post(body)
@@ -156,7 +163,7 @@ class Harness:
         return left
 
     def post(self, body: bytes) -> Exchange:
-        return self.stage.post(body, self.headers, path="/v1/responses")
+        return self.stage.injector.on_request(self.run, Head("POST", "/v1/responses", self.headers), body)
 
     def _take_in(self) -> None:
         """The answer's items stand in the history as they reached the harness."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.protocols.anthropic import AnthropicMessages
+from proxy.protocols.text import without_lone_surrogates
 from proxy.protocols.wire import KEEP, REMOVE, Edit, PartPlan, splice
 from proxy.rewriting import own_output, plan_text
 from scheduler.dialect import Dialect, parse_dialect
@@ -177,7 +178,8 @@ def loads(raw: bytes) -> Any:
 
 
 def raw_fields(raw: bytes) -> dict[str, bytes]:
-    return {k: bytes(v) for k, v in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()}
+    plain = without_lone_surrogates(raw)
+    return {k: bytes(v) for k, v in msgspec.json.decode(plain, type=dict[str, msgspec.Raw]).items()}
 
 
 @settings(max_examples=200, deadline=None)
