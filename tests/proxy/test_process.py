@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,12 +19,14 @@ from typing import Any
 
 import pytest
 
-from harness.script import Script
+from harness.script import Script, scripted
 from harness.scripted_model import ThreadedScriptedModel
 from proxy.service import ServiceError, ServiceSettings, open_service
 from proxy.upstream import parse_upstreams
 from tests.proxy.build import Answer, assistant, body, call, result, streamed, user
+from tests.proxy.kept import runs
 from tests.proxy.stage import only, profile
+from tests.proxy.test_sockets import FIRST, ask, connected
 from tests.proxy.wires import EVENT_STREAM, RawModel, Request, send
 
 ROOT = Path(__file__).parents[2]
@@ -267,6 +270,31 @@ def test_the_addon_under_mitmdump(tmp_path: Path) -> None:
     assert [d["kind"] for d in records(tmp_path, "decision")] == ["empty"]
     assert len(records(tmp_path, "delivery")) == 1
     assert len(records(tmp_path, "end")) == 1
+
+
+def test_a_socket_under_mitmdump(tmp_path: Path) -> None:
+    """What was held goes on as several messages, whoever runs the addon."""
+    port = free_port()
+    with ThreadedScriptedModel(scripted(runs("cat a", "c1"), "Done.")) as model:
+        options = {"chaos_seed": "7", "chaos_profile": "only-permission_denied", "chaos_upstream": model.url}
+        log = str(tmp_path / "decisions.jsonl")
+        with started(mitmdump(port, chaos_log=log, **options), tmp_path) as (process, _):
+            wait_for(port)
+            got = asyncio.run(_over_a_socket(port))
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+        assert [found.method for found in model.received] == ["GET", "WEBSOCKET"]
+    kinds = [event["type"] for event in got]
+    assert kinds[0] == "response.created"
+    assert kinds.count("response.function_call_arguments.delta") > 1
+    assert kinds[-1] == "response.completed"
+    assert got[-1]["response"]["output"][0]["name"] == "exec_command__permission_denied"
+    assert [d["kind"] for d in records(tmp_path, "decision")] == ["permission_denied", "permission_denied"]
+
+
+async def _over_a_socket(port: int) -> list[Any]:
+    async with connected(port, "/v1/responses") as socket:
+        return await ask(socket, FIRST)
 
 
 @pytest.mark.parametrize(
