@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ledger.memory import CallRow, Memory, Tip
 from proxy.conversation import Conversation
 from proxy.protocols.history import shared_items
-from proxy.protocols.wire import ParsedRequest, WireError, WireFormat
+from proxy.protocols.wire import COMPACTION, ParsedRequest, WireError, WireFormat
 from proxy.runs import Conversations, Run
 from scheduler.dialect import Dialect
 
@@ -264,11 +264,14 @@ def _workspace(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> st
 
 
 def starts_with_compaction(wire: WireFormat, dialect: Dialect, request: ParsedRequest) -> bool:
-    """Whether a history begins with the words in which this harness sums one up."""
+    """Whether a history begins with the words in which this harness sums one up, or with the endpoint's own
+    summary."""
+    # What the harness always says first stands before it.
+    opening = list(takewhile(lambda item: item.role != "assistant", request.items))
+    if any(item.role == COMPACTION for item in opening):
+        return True
     if not dialect.identify.compaction:
         return False
-    # What the harness always says first stands before its summary.
-    opening = takewhile(lambda item: item.role != "assistant", request.items)
     texts = (part.text or "" for item in opening for part in wire.texts(request, item))
     return any(re.search(pattern, text) for text in texts for pattern in dialect.identify.compaction)
 

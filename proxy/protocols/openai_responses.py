@@ -46,6 +46,7 @@ from proxy.protocols.openai_shapes import error_body
 from proxy.protocols.readers import EACH, WholeReader, list_of, object_of, text_or_none, values_at
 from proxy.protocols.text import json_string, without_lone_surrogates
 from proxy.protocols.wire import (
+    COMPACTION,
     KEEP,
     REMOVE,
     Edit,
@@ -127,7 +128,8 @@ def _parse_item(at: Span, raw: Raw, before: Sequence[Item]) -> Item:
         return Item(at, item.role if isinstance(item.role, str) else "", (), ())
     # What the model said or did in another way stands before the next result as its words do.
     said = kind == "reasoning" or kind.endswith("_call")
-    return Item(at, "assistant" if said else kind, (), ())
+    summary = kind in ("compaction", "compaction_summary", "context_compaction")
+    return Item(at, "assistant" if said else COMPACTION if summary else kind, (), ())
 
 
 def _arguments(item: _Item) -> Raw:

@@ -56,8 +56,12 @@ class SeenResult(NamedTuple):
     answers: Place | None = None
 
 
+COMPACTION = "compaction"
+
+
 class Item(NamedTuple):
-    """One element of the history array. ``role`` is ``assistant`` for what the model said."""
+    """One element of the history array. ``role`` is ``assistant`` for what the model said, ``COMPACTION``
+    for a summary that the endpoint made of what stood before."""
 
     at: Span
     role: str

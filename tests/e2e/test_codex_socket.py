@@ -5,17 +5,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.adapter import Job
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall, Turn, Usage
 from proxy.options import InjectorOptions
 from proxy.runs import RunSettings
 from scheduler.faults import KINDS
 from scoring.verify import verify_log
-from tests.e2e.stage import SOCKETS, Played, Stage, call_turns, forced, read_log, result_of, serving
+from tests.e2e.stage import (
+    SOCKETS,
+    TIMEOUT_S,
+    Played,
+    Stage,
+    call_turns,
+    forced,
+    read_log,
+    result_of,
+    serving,
+)
 from tests.e2e.tap import Tap
 
 Staging = Callable[[str], Stage]
@@ -157,6 +169,47 @@ def test_a_session_that_is_resumed(stage: Staging, name: str) -> None:
     assert "two" in result_of(last, 1).text
     deliveries = played.of("delivery")
     assert [d["first"] for d in deliveries].count(True) == 1
+    assert verify_log(played.log).ok
+
+
+@_BOTH
+def test_a_result_that_is_first_seen_in_a_compaction_is_decided_there(stage: Staging, name: str) -> None:
+    """The endpoint sums up for the built-in provider, the model for another; both go on counting."""
+    scene = stage(name)
+    scene.write({"a.txt": "one\ntwo\n"})
+    calls = call_turns(*(scene.speech.runs("cat a.txt") for _ in range(5)))
+    turns = [
+        replace(turn, usage=Usage(50_000 if number == 2 else 3_000, 50)) for number, turn in enumerate(calls)
+    ]
+    folder = scene.folder / "log"
+    rules = [{"tool": "exec_command", "nth": nth, "kind": "empty"} for nth in (1, 3)]
+    with (
+        ThreadedScriptedModel(scene.script(turns)) as model,
+        serving(folder, forced(*rules), 7, model.url) as (server, _),
+    ):
+        job = Job(f"http://127.0.0.1:{server.port}", "Do the task.", scene.workspace, scene.home)
+        launch = scene.adapter.launch(scene.program, job)
+        (config, text), *others = launch.files
+        early = (config, f"model_auto_compact_token_limit = 20000\n{text}")
+        outcome = replace(launch, files=(early, *others)).run(TIMEOUT_S)
+        received = list(model.received)
+    assert outcome.exit_code == 0, outcome.stderr
+    records = read_log(folder / "decisions.jsonl")
+    played = Played(outcome, received, folder / "decisions.jsonl", scene.workspace, records)
+    views = [request.conversation for request in received]
+    (compaction,) = [view for view in views if view is not None and view.side == "compaction"]
+    assert len(compaction.results) == 3
+    assert ["two" in found.text for found in compaction.results] == [False, True, False]
+    assert not played.of("error")
+    assert [(d["kind"], d["occurrence"]) for d in played.of("decision")] == [
+        ("empty", 0),
+        (None, 1),
+        ("empty", 2),
+        (None, 3),
+        (None, 4),
+    ]
+    # A model that is to sum up is told everything again.
+    assert [d["first"] for d in played.of("delivery")].count(True) == 2
     assert verify_log(played.log).ok
 
 

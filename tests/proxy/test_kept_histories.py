@@ -288,6 +288,25 @@ def test_the_items_that_are_referred_to(tmp_path: Path) -> None:
     assert (decision["tool"], decision["call_id"]) == ("exec_command", "c1")
 
 
+@pytest.mark.parametrize("headers", [CODEX, {"user-agent": "other"}])
+@pytest.mark.parametrize("kind", ["compaction", "context_compaction"])
+def test_what_the_endpoint_sums_up_is_the_same_conversation(
+    tmp_path: Path, kind: str, headers: dict[str, str]
+) -> None:
+    scene = stage(tmp_path)
+    harness = Harness(scene, "whole", headers)
+    harness.ask(says(runs("cat a", "c1")))
+    harness.answers(("c1", TRUE))
+    harness.items.append({"type": "compaction_trigger"})
+    harness.ask(says())
+    harness.items = [*OPENING, {"type": kind, "encrypted_content": "x"}, user("go on")]
+    harness.ask(says(runs("cat a", "c2")))
+    harness.answers(("c2", TRUE))
+    harness.ask(says())
+    found = [(d["conversation"], d["call_id"], d["occurrence"]) for d in scene.decisions()]
+    assert found == [("c0", "c1", 0), ("c0", "c2", 1)]
+
+
 def test_nothing_fires_nothing_changes(tmp_path: Path) -> None:
     for way in WAYS:
         scene = Stage(tmp_path / way, profile(name="off"))
