@@ -165,7 +165,10 @@ def _places_in(event: SseEvent, kind: str, refs: dict[int, str]) -> _Places:
     if kind in _SAID:
         field, how = _SAID[kind]
         found = values_at(data, (field,))
-        return (), tuple(place for _, value in found for place in arguments_at(refs[0], value, data, at, how))
+        return (
+            tuple(name_at(refs[0], name, data, at) for _, name in values_at(data, ("name",))),
+            tuple(place for _, value in found for place in arguments_at(refs[0], value, data, at, how)),
+        )
     return _places_of_items(data, ("response", "output", EACH) if kind in _ENDS else ("item",), refs, at)
 
 

@@ -216,3 +216,24 @@ def test_answers_that_end_in_an_error(said: dict[str, Any], status: int | None) 
     socket = WIRE.socket
     assert socket is not None
     assert socket.failure(dumps(said)) == status
+
+
+def test_every_place_that_names_a_call_is_renamed() -> None:
+    """https://platform.openai.com/docs/api-reference/responses-streaming/response/function_call_arguments/done
+    says the name once more."""
+    item = call("c1", arguments='{"cmd":"ls"}')
+    told = {
+        "type": "response.function_call_arguments.done",
+        "output_index": 0,
+        "name": "exec_command",
+        "arguments": '{"cmd":"ls"}',
+    }
+    opened = {"type": "response.output_item.added", "output_index": 0, "item": item | {"arguments": ""}}
+    given = events(opened, told, done(item), completed(item))
+    holder = Holder(lambda _tool: True)
+    passed: list[bytes] = []
+    for frame in frames_of(WIRE.reader("text/event-stream"), given):
+        if any(isinstance(event, CallDone) for event in frame.events):
+            holder.rename("0", "exec_command__locked")
+        passed += holder.take(frame)
+    assert b"".join(passed) == b"".join(given).replace(b'"exec_command"', b'"exec_command__locked"')
