@@ -189,10 +189,11 @@ class Responses:
                     exchange.asked_for_tools, exchange.model = asked, model
                     self._remember_answer(exchange, answer_id)
         if calls:
-            exchange.heard.clear()
             self._remember(exchange, frame, calls)
-        elif exchange.generates and exchange.conversation is not None and not exchange.asked:
+        if exchange.generates and exchange.conversation is not None and _could_be_last(exchange):
             exchange.heard.append(frame.raw)
+        else:
+            exchange.heard.clear()
 
     def _remember_answer(self, exchange: Exchange, answer_id: str | None) -> None:
         """Remembers what a later request can go on from, before the harness knows that it can."""
@@ -292,8 +293,9 @@ class Responses:
     def _close(self, exchange: Exchange, began: int) -> None:
         run = exchange.run
         if exchange.generates and exchange.conversation is not None:
-            run.complete = exchange.answered and exchange.asked_for_tools is False
+            run.complete = exchange.answered and _asks_for_nothing(exchange)
             run.claimed = _claimed(exchange) if run.complete else None
+            exchange.heard.clear()
             if exchange.refusal is None:
                 theirs = is_quota_error(exchange.status, exchange.error_headers, exchange.error_body)
                 run.quota = "theirs" if theirs else None
@@ -309,6 +311,22 @@ class Responses:
         self._recorder.error(exchange.run, where, reason)
 
 
+def _could_be_last(exchange: Exchange) -> bool:
+    """Whether nothing was asked for as yet but, perhaps, the end of the session."""
+    dialect = exchange.dialect
+    return not exchange.asked or (dialect is not None and dialect.finishes is not None)
+
+
+def _asks_for_nothing(exchange: Exchange) -> bool:
+    """Whether a whole answer leaves the harness nothing to do but end."""
+    if exchange.asked_for_tools is not True:
+        return exchange.asked_for_tools is False
+    dialect = exchange.dialect
+    return dialect is not None and any(
+        row.wire_name is None and dialect.is_finishing(row.target) for row in exchange.asked
+    )
+
+
 def _claimed(exchange: Exchange) -> Claim | None:
     """What the words of an answer come down to; the words themselves are kept nowhere."""
     if exchange.wire is None or exchange.broken:
@@ -317,8 +335,6 @@ def _claimed(exchange: Exchange) -> Claim | None:
         return claim_of(last_words(exchange.wire, exchange.content_type, exchange.heard))
     except WireError:
         return None  # words that cannot be read claim nothing
-    finally:
-        exchange.heard.clear()
 
 
 def _disguise(exchange: Exchange, ref: str, row: CallRow) -> None:

@@ -185,7 +185,7 @@ class Dialect(Checked):
     keep the name that the model used. ``withhold``: how a call is kept from running. ``rename``: it goes on
     under a name that no tool has; ``swap``, for a harness that cannot live with an unknown tool: under its
     own name, with the ``harmless`` arguments of its tool in the place of its own. A tool without any always
-    runs.
+    runs. ``finishes``, for a harness whose session ends with a call: a pattern of what that call is about.
     """
 
     name: str
@@ -198,11 +198,17 @@ class Dialect(Checked):
     appended: tuple[Appendix, ...] = ()
     unknown_tool_names: frozenset[str] = frozenset()
     withhold: Literal["rename", "swap"] = "rename"
+    finishes: str | None = None
     superseded: tuple[str, ...] = ()
     search_commands: tuple[str, ...] = SEARCH_COMMANDS
     list_commands: tuple[str, ...] = LIST_COMMANDS
 
     _patterns = field_validator("superseded", "search_commands", "list_commands")(checked_patterns)
+
+    @field_validator("finishes")
+    @classmethod
+    def _finishes(cls, value: str | None) -> str | None:
+        return value if value is None else checked_patterns((value,))[0]
 
     @field_validator("tool_patterns")
     @classmethod
@@ -305,6 +311,10 @@ class Dialect(Checked):
     def is_appended(self, text: str) -> bool:
         """Whether a whole block is something that the harness appended."""
         return bool(text) and not self.split_appended(text)[0]
+
+    def is_finishing(self, target: str) -> bool:
+        """Whether a call that is about ``target`` ends the session: nothing more is asked for with it."""
+        return self.finishes is not None and compiled(self.finishes).search(target) is not None
 
     def is_superseding(self, text: str) -> bool:
         """Whether the harness itself cleared or repaired this result: then its text wins."""

@@ -14,11 +14,12 @@ from harness.mini_swe_agent import Api, MiniSweAgent
 from harness.recipes import install
 from harness.script import Script
 from harness.scripted_model import ThreadedScriptedModel
-from harness.turns import ToolCall
+from harness.turns import ToolCall, Turn
 from proxy.recognise import WIRES
 from scheduler.faults import KINDS
 from scoring.verify import verify_log
 from tests.e2e.stage import TIMEOUT_S, Played, call_turns, forced, read_log, result_of, serving
+from tests.harness.supervised import Bench, script
 
 _KINDS = [kind.name for kind in KINDS.values() if kind.timing == "before"]
 _SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -101,3 +102,14 @@ def _assert_own_arguments(played: Played, api: Api) -> None:
         assert b'": ":"' not in request.plain_body
         results = [result for item in parsed.items for result in item.results]
         assert len(results) == turn
+
+
+@pytest.mark.parametrize(("last", "claimed"), [("All is fixed.", "done"), ("I was unable to.", "gave_up")])
+def test_a_session_that_ends_itself_with_a_call_is_complete(tmp_path: Path, last: str, claimed: str) -> None:
+    """Each answer has to call a tool: its last one says so by a command, and its words are the last."""
+    look = Turn("Looking.", (ToolCall("bash", {"command": "cat notes.txt"}),))
+    submit = Turn(last, (ToolCall("bash", {"command": _SUBMIT}),))
+    bench = Bench(tmp_path / "out", script(look, submit), {"harness": "mini-swe-agent", "timeout": 120})
+    bench.run()
+    (line,) = bench.first
+    assert (line.ended, line.passed, line.claimed) == ("complete", False, claimed), line.reason

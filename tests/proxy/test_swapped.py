@@ -45,9 +45,11 @@ def post(scene: Stage, kit: Kit, *rounds: Round) -> Exchange:
     return scene.post(request(kit, *rounds), _HEADERS, path=_PATHS[kit.wire.name])
 
 
-def reply(scene: Stage, kit: Kit, exchange: Exchange, *calls: Call, streamed: bool = False) -> bytes:
+def reply(
+    scene: Stage, kit: Kit, exchange: Exchange, *calls: Call, streamed: bool = False, text: str = "Well."
+) -> bytes:
     """What the harness is sent of an answer with these calls."""
-    turn = Turn("Well.", tuple(ToolCall(c.tool, {}, c.call_id, c.arguments) for c in calls))
+    turn = Turn(text, tuple(ToolCall(c.tool, {}, c.call_id, c.arguments) for c in calls))
     said = answer(turn)
     kind = kit.endpoint.stream_type if streamed else "application/json"
     pieces = list(kit.endpoint.streamed(said)) if streamed else [kit.endpoint.whole(said)]
@@ -69,8 +71,8 @@ def heard(kit: Kit, passed: bytes, *, streamed: bool = False) -> list[tuple[str,
     ]
 
 
-def first_turn(scene: Stage, kit: Kit, *calls: Call, streamed: bool = False) -> bytes:
-    return reply(scene, kit, post(scene, kit), *calls, streamed=streamed)
+def first_turn(scene: Stage, kit: Kit, *calls: Call, streamed: bool = False, text: str = "Well.") -> bytes:
+    return reply(scene, kit, post(scene, kit), *calls, streamed=streamed, text=text)
 
 
 def turn(*calls: Call, results: tuple[str, ...]) -> Round:
@@ -253,3 +255,26 @@ def test_it_is_worded_as_this_harness_words_it(
     shown = json.loads(results_of(kit, left)[0])
     assert shown["returncode"] == code
     assert words in shown.get("exception_info", "") + shown["output"]
+
+
+@every_wire
+@either_way
+@pytest.mark.parametrize(
+    ("command", "kind", "claimed"),
+    [
+        ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", None, "done"),
+        ("echo 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT' && cat patch.txt", None, "done"),
+        ("grep COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT notes.txt", None, None),
+        # It does not end what never ran.
+        ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "locked", None),
+    ],
+)
+def test_the_call_that_ends_a_session_asks_for_nothing_more(
+    tmp_path: Path, kit: Kit, streamed: bool, command: str, kind: str | None, claimed: str | None
+) -> None:
+    match = "COMPLETE" if kind else "never"
+    scene = Stage(tmp_path, force({"tool": "bash", "match": match, "kind": kind or "locked"}))
+    call = Call("c1", "bash", json.dumps({"command": command}))
+    first_turn(scene, kit, call, streamed=streamed, text="All is fixed.")
+    run = scene.injector.runs.get("default")
+    assert (run.complete, run.claimed) == (claimed is not None, claimed)

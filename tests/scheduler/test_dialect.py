@@ -136,6 +136,7 @@ COUNTED = {"pattern": "(?P<body>x)", "counts": [{"group": "n", "is": "lines"}]}
         ({"identify": {"flattened": {"open": "x", "end": "["}}}, "not a regular expression"),
         ({"tool_patterns": {"(": {"family": "read"}}}, "not a regular expression"),
         ({"title": None}, "title: "),
+        ({"finishes": "("}, "not a regular expression"),
         ({"withhold": "swop"}, "Input should be 'rename' or 'swap'"),
         ({"withhold": "swap"}, "needs a tool with `harmless` arguments"),
         ({"withhold": "swap", "tools": {"T": {"family": "read", "harmless": {}}}}, "at least 1 item"),
