@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 import msgspec
@@ -134,6 +134,35 @@ def _back(value: str | bytes | None) -> str | None:
     return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 
+class _Transaction:
+    """A block of changes. A class, since the machinery of a generator costs as much as a small commit."""
+
+    __slots__ = ("_db", "_path")
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    def __enter__(self) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._db.execute("COMMIT" if error is None else "ROLLBACK")
+        except sqlite3.Error as failure:
+            raise self._failed(failure) from failure
+        if isinstance(error, sqlite3.Error):
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> LedgerError:
+        return LedgerError(f"cannot write the memory {self._path}: {error}")
+
+
 class Memory:
     """The store. One connection, one thread at a time; every change is made inside ``transaction``."""
 
@@ -164,19 +193,9 @@ class Memory:
             )
         self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> _Transaction:
         """All or nothing; committed when the block is left. Raises ``LedgerError`` when that fails."""
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise LedgerError(f"cannot write the memory {self.path}: {error}") from error
+        return _Transaction(self._db, self.path)
 
     def runs(self) -> list[bytes]:
         """What was put down of every run that was registered."""

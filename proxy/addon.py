@@ -124,7 +124,8 @@ class ChaosProxy:
         else:
             self._flights[flow.id] = _Flight(run_id, path, headers)
             request = flow.request
-            request.scheme, request.host, request.port = origin.scheme, origin.host, origin.port
+            # The last of these writes the host header, once for all three.
+            request.scheme, request.data.host, request.port = origin.scheme, origin.host, origin.port
             request.path = origin.path + path
             # Responses have to be read, so none is asked for in a coding.
             if "accept-encoding" in headers:

@@ -16,6 +16,7 @@ from typing import Any
 from mitmproxy.addonmanager import AddonManager, safecall
 from mitmproxy.connection import Connection
 from mitmproxy.hooks import Hook
+from mitmproxy.http import MessageData
 from mitmproxy.proxy import mode_servers
 from mitmproxy.proxy.commands import Command, Log, SendData, StartHook
 from mitmproxy.proxy.events import Event, HookCompleted
@@ -127,6 +128,12 @@ class _ConnectionHandler(mode_servers.ProxyConnectionHandler):
         await super().handle_client()
 
 
+def _unchecked(data: MessageData) -> None:
+    """What mitmproxy makes of the bytes of a message is of the types that it says."""
+
+
 def install() -> None:
-    """Has mitmproxy make its connections of these; those of a master without ``Hooks`` are as ever."""
+    """Has mitmproxy make its connections of these; those of a master without ``Hooks`` are as ever. Nor does
+    it look at the type of every field of every message any more, as it does where Python is not optimised."""
     mode_servers.ProxyConnectionHandler = _ConnectionHandler  # type: ignore[misc]
+    MessageData.__post_init__ = _unchecked  # type: ignore[method-assign]

@@ -65,6 +65,8 @@ class Holder:
 
     def _changed(self, frame: Frame) -> bytes:
         """The bytes of a frame, its calls named and given arguments as they are to go on."""
+        if not self._names and not self._arguments:
+            return frame.raw
         edits = [
             Edit(*place.at, json_string(self._names[place.ref]))
             for place in frame.names

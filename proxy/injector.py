@@ -25,7 +25,6 @@ from proxy.options import CrashedOnPurpose, InjectorOptions
 from proxy.protocols.errors import error_document
 from proxy.protocols.wire import (
     Asked,
-    Edit,
     ParsedRequest,
     WireError,
     WireFormat,
@@ -191,8 +190,7 @@ class Injector:
         conversation.in_flight += 1
         exchange.calls = len(conversation.rows)
         exchange.carried = [*conversation.prepared, *conversation.carried]
-        base = request.base
-        return splice(body, [Edit(e.start + base, e.end + base, e.new) for e in conversation.edits])
+        return splice(body, conversation.edits, request.base)
 
     def _check_harness(self, run: Run, dialect: Dialect, version: str | None) -> None:
         if run.dialect is None:

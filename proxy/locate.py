@@ -113,7 +113,7 @@ class Locator:
         return Located(conversation, request)
 
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
-        nearest = _nearest(body, self._conversations.recent(run)[:_CANDIDATES])
+        nearest = _nearest(body, self._conversations.recent(run, _CANDIDATES))
         request = wire.parse_request(body, _last(nearest, wire))
         if request.continues is not None:
             return self._going_on(run, wire, dialect, request)

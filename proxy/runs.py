@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -220,9 +221,10 @@ class Conversations:
         if found is not None:
             self._held_bytes -= found.cached_bytes
 
-    def recent(self, run: Run) -> list[Conversation]:
-        """The loaded conversations of a run, latest first."""
-        return [found for (run_id, _), found in reversed(self._loaded.items()) if run_id == run.run_id]
+    def recent(self, run: Run, most: int) -> list[Conversation]:
+        """The loaded conversations of a run, latest first, and no more than ``most``."""
+        of_run = (found for (run_id, _), found in reversed(self._loaded.items()) if run_id == run.run_id)
+        return list(islice(of_run, most))
 
     def _shed(self) -> None:
         """Lets the least used ones go; not the newest, nor one that waits for an answer."""

@@ -117,6 +117,8 @@ class StreamReader:
             b'"text_delta"' in start or b'"thinking_delta"' in start
         )):  # fmt: skip
             return ()
+        if not self._open and data.startswith(_OF_A_BLOCK) and not _could_open_a_call(data):
+            return ()
         data = without_lone_surrogates(data)
         value = _event_in(data)
         match value.type:
@@ -169,6 +171,15 @@ class StreamReader:
             if at >= 0:
                 place = Span(at + inside, at + inside + length(piece))
                 self._arguments = (ArgumentsAt(opened.ref, place, "piece"),)
+
+
+# As the API writes them: with no call open, only the start of one matters.
+_OF_A_BLOCK = tuple(b'{"type":"content_block_%s"' % kind for kind in (b"start", b"delta", b"stop"))
+
+
+def _could_open_a_call(data: bytes) -> bool:
+    """Whether an event could be the start of a call: letters can also be written as escapes."""
+    return b"tool_use" in data or b"\\u" in data
 
 
 def _event_in(data: bytes) -> _Event:

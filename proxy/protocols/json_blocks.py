@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -237,12 +238,15 @@ def removal(raw: bytes, at: int, name: bytes, value: Raw) -> Edit:
 def ordered(raw: Raw | bytes, leave_out: Collection[str], inner: Callable[[str, Raw], bytes]) -> bytes:
     """An object with its fields in the order of their names, without those to ``leave_out``; ``inner`` gives
     what a field's value is."""
-    parts = [
-        json_string(name) + b":" + inner(name, value)
-        for name, value in sorted(fields(raw).items())
-        if name not in leave_out
-    ]
+    found = fields(raw)
+    parts = [_key(name) + inner(name, found[name]) for name in sorted(found) if name not in leave_out]
     return b"{" + b",".join(parts) + b"}"
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> bytes:
+    # The names of fields are few.
+    return json_string(name) + b":"
 
 
 def content_essence(content: Raw, text_type: bytes, block: Callable[[Raw], bytes]) -> bytes:

@@ -34,7 +34,7 @@ def count_or_none(value: Any) -> int | None:
 
 def merged(old: Usage, new: Usage) -> Usage:
     """Streamed counts are cumulative: a later count stands for the whole, one not said again stays."""
-    return Usage(*(b if b is not None else a for a, b in zip(old, new, strict=True)))
+    return Usage(*[b if b is not None else a for a, b in zip(old, new, strict=True)])
 
 
 class Each(Enum):

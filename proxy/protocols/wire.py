@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -341,17 +342,18 @@ def is_tool_list(tools: bytes) -> bool:
     return tools[:1] == b"[" and tools[1:].lstrip(b" \t\r\n")[:1] != b"]"
 
 
-def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
-    """``body`` with all edits done; edits must not overlap. No edit gives the same object back."""
+def splice(body: bytes, edits: Sequence[Edit], base: int = 0) -> bytes:
+    """``body`` with all edits done, which count from ``base`` and must not overlap. No edit gives the same
+    object back."""
     if not edits:
         return body
     view = memoryview(body)
     out: list[bytes | memoryview] = []
     at = 0
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
-        if edit.start < at:
+    for start, end, new in sorted(edits, key=itemgetter(0, 1)):
+        if start + base < at:
             raise ValueError("edits overlap")
-        out += (view[at : edit.start], edit.new)
-        at = edit.end
+        out += (view[at : start + base], new)
+        at = end + base
     out.append(view[at:])
     return b"".join(out)
