@@ -58,6 +58,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of what is measured; its caches go to ``folder``."""
+    same = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # An installed program finds its modules compiled.
+    return same | {
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "PYTHONPYCACHEPREFIX": str(ROOT / ".bench" / "compiled"),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
 @contextlib.contextmanager
 def running(
     command: Sequence[str], folder: Path, port: int | None = None, *, at: Path = ROOT
@@ -67,18 +78,11 @@ def running(
     What it says goes to files in ``folder``; so do the caches that it makes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    # An installed program finds its modules compiled.
-    environment |= {
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "PYTHONPYCACHEPREFIX": str(ROOT / ".bench" / "compiled"),
-        "PYTHONUNBUFFERED": "1",
-    }
     with (folder / "stderr.txt").open("wb") as errors, (folder / "stdout.txt").open("wb") as out:
         process = subprocess.Popen(
             command,
             cwd=at,
-            env=environment,
+            env=environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if port is None else out,
             stderr=errors,

@@ -13,6 +13,7 @@ from rich.table import Table
 from bench.added import measure_added
 from bench.effort import Effort
 from bench.figures import Figure, shown
+from bench.floor import measure_floor
 from bench.growth import measure_growth
 from bench.memory import measure_memory
 from bench.others import measure_others
@@ -24,6 +25,7 @@ from bench.withholding import measure_withholding
 Say = Callable[[str], None]
 
 MEASURES: Mapping[str, Callable[[Effort, Say], list[Figure]]] = {
+    "floor": measure_floor,
     "startup": measure_startup,
     "share": measure_share,
     "growth": measure_growth,
