@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from harness.npm import install
 from harness.script import Misstep, Policy, Script
 from harness.turns import Conversation, PastTurn, ToolCall, Turn, Usage
 from ledger.journal import CHECKPOINTS
+from scoring.verify import verify_log
 from tests.harness.supervised import Bench, alive, figures, script
 
 QUOTA = '{"type":"error","error":{"type":"insufficient_quota","message":"You exceeded your current quota"}}'
@@ -54,11 +55,12 @@ class Hand:
     read: Callable[[str], ToolCall]
     edit: Callable[[str, str, str], ToolCall]
     command: str = "command"
+    also: Mapping[str, Any] = field(default_factory=dict)
 
     def runs(self, command: str, usage: Usage | None = None) -> Turn:
-        return Turn("Next.", (ToolCall(self.shell, {self.command: command}),), usage)
+        return Turn("Next.", (ToolCall(self.shell, {self.command: command, **self.also}),), usage)
 
-    def work(self) -> Policy:
+    def work(self) -> LooksAgain:
         """Reads, replaces one word by another, and tests."""
         look = Turn("I look.", (self.read("notes.txt"),))
         edit = Turn("I edit.", (self.edit("notes.txt", "first", "second"),))
@@ -93,12 +95,64 @@ HANDS = {
 }
 
 
-@pytest.fixture(params=HANDS)
-def hand(request: pytest.FixtureRequest) -> Hand:
-    recipe = adapter_named(request.param).recipe
+def _opencode_edit(path: str, old: str, new: str) -> ToolCall:
+    return ToolCall("edit", {"filePath": path, "oldString": old, "newString": new})
+
+
+def _gemini_edit(path: str, old: str, new: str) -> ToolCall:
+    asked = {"file_path": path, "instruction": "Replace it", "old_string": old, "new_string": new}
+    return ToolCall("replace", asked)
+
+
+# Qwen Code wants paths from the root.
+_IN_WORKSPACE = "{ws}/"
+
+
+def _qwen_edit(path: str, old: str, new: str) -> ToolCall:
+    asked = {"file_path": _IN_WORKSPACE + path, "old_string": old, "new_string": new}
+    return ToolCall("edit", asked)
+
+
+SLOW_HANDS = {
+    "opencode": Hand(
+        "opencode",
+        "bash",
+        lambda path: ToolCall("read", {"filePath": path}),
+        _opencode_edit,
+        also={"description": "Run it"},
+    ),
+    "gemini-cli": Hand(
+        "gemini-cli",
+        "run_shell_command",
+        lambda path: ToolCall("read_file", {"file_path": path}),
+        _gemini_edit,
+    ),
+    "qwen-code": Hand(
+        "qwen-code",
+        "run_shell_command",
+        lambda path: ToolCall("read_file", {"file_path": _IN_WORKSPACE + path}),
+        _qwen_edit,
+        also={"is_background": False},
+    ),
+}
+"""Those that take seconds to start: they are put through what matters most, not through everything."""
+
+
+def _installed(hands: Mapping[str, Hand], name: str) -> Hand:
+    recipe = adapter_named(name).recipe
     assert isinstance(recipe, NpmRecipe)
     install(recipe, lambda _line: None)
-    return HANDS[request.param]
+    return hands[name]
+
+
+@pytest.fixture(params=HANDS)
+def hand(request: pytest.FixtureRequest) -> Hand:
+    return _installed(HANDS, request.param)
+
+
+@pytest.fixture(params=SLOW_HANDS)
+def slow_hand(request: pytest.FixtureRequest) -> Hand:
+    return _installed(SLOW_HANDS, request.param)
 
 
 def bench_of(tmp_path: Path, hand: Hand, work: Policy, **more: Any) -> Bench:
@@ -140,6 +194,42 @@ def test_killed_at_a_checkpoint_and_resumed(tmp_path: Path, hand: Hand, where: s
     assert (line.ended, line.passed, line.resumed_from) == ("complete", True, where), line.reason
     assert bench.file() == "second\n"
     assert figures(bench) == (0, 0, 1.0)
+
+
+@pytest.mark.timeout(300)
+def test_a_slow_one_killed_when_its_patch_was_applied_and_resumed(tmp_path: Path, slow_hand: Hand) -> None:
+    """Under faults, too: what was decided goes on, and the edit is not made again."""
+    plan = {"faults": {"plan": "patch_applied:hard_exit"}, "profile": "only-empty"}
+    work = slow_hand.work().script
+    bench = bench_of(tmp_path, slow_hand, work, **plan)
+    bench.policy = work.in_workspace(bench.folder.workspace(bench.run_id()))
+    bench.run()
+    (line,) = bench.first
+    assert (line.ended, line.reason, line.exit_code) == ("restart_cut", "killed at patch_applied", -9)
+    assert [row.checkpoint for row in bench.reached()][-1] == "patch_applied"
+    assert bench.file() == "second\n"
+    home = str(bench.folder.home(bench.run_id()))
+    assert not [p for p in Path("/proc").glob("[0-9]*/environ") if home.encode() in _read(p)]
+    bench.resume()
+    (line,) = bench.resumed
+    assert (line.ended, line.passed, line.resumed_from) == ("complete", True, "patch_applied"), line.reason
+    assert bench.file() == "second\n"
+    assert figures(bench) == (0, 0, 1.0)
+    assert not any(b"first\\n" in request for request in bench.requests[1:]), "the read was empty"
+    result = verify_log(bench.out / "decisions.jsonl")
+    assert result.ok, result.differences
+
+
+@pytest.mark.timeout(300)
+def test_a_slow_one_is_stopped_by_its_budget(tmp_path: Path, slow_hand: Hand) -> None:
+    work = Script(tuple(slow_hand.runs(f"echo {n}", Usage(24_000, 900, 90, 10)) for n in range(60)))
+    bench = bench_of(tmp_path, slow_hand, work, token_budget=60_000)
+    bench.run()
+    (line,) = bench.first
+    assert line.ended == "quota_cut"
+    assert line.tokens_used >= 60_000
+    refused = [record for record in requests_of(bench) if record["status"] is None]
+    assert len(refused) == 1, "the harness asked again"
 
 
 def _read(path: Path) -> bytes:
@@ -212,8 +302,6 @@ def test_a_fresh_workspace(tmp_path: Path, hand: Hand) -> None:
 
 def test_faults_go_on_after_a_resume(tmp_path: Path, hand: Hand) -> None:
     """The same decisions, the same payloads: the log stays that of one run."""
-    from scoring.verify import verify_log
-
     bench = bench_of(
         tmp_path, hand, hand.work(), faults={"plan": "tests_run:hard_exit"}, profile="only-post_effect_error"
     )
