@@ -278,3 +278,21 @@ def test_the_call_that_ends_a_session_asks_for_nothing_more(
     first_turn(scene, kit, call, streamed=streamed, text="All is fixed.")
     run = scene.injector.runs.get("default")
     assert (run.complete, run.claimed) == (claimed is not None, claimed)
+
+
+@every_wire
+def test_a_fork_gives_the_call_back_too(tmp_path: Path, kit: Kit) -> None:
+    scene = Stage(tmp_path, force(_DENY))
+    first_turn(scene, kit, Call("c1", "bash", _OWN))
+    trunk = turn(harmless("c1"), results=(_NOTHING,))
+    reply(scene, kit, post(scene, kit, trunk), Call("c2", "bash", _OTHER))
+    went = turn(Call("c2", "bash", _OTHER), results=("two",))
+    left = post(scene, kit, trunk, went).body
+    # The same turn again, and from there on another way.
+    other = post(scene, kit, trunk._replace(said="another way")).body
+    assert calls_of(kit, left)[0] == calls_of(kit, other)[0] == ("bash", _OWN)
+    assert results_of(kit, left)[0] == results_of(kit, other)[0] != _NOTHING
+    scene.restart()
+    assert post(scene, kit, trunk._replace(said="another way")).body == other
+    assert post(scene, kit, trunk, went).body == left
+    assert not scene.records("error")
