@@ -4,6 +4,7 @@ answer that it goes on from. The endpoint is the witness of what the model was s
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -169,6 +170,52 @@ def test_a_session_that_is_resumed(stage: Staging, name: str) -> None:
     assert "two" in result_of(last, 1).text
     deliveries = played.of("delivery")
     assert [d["first"] for d in deliveries].count(True) == 1
+    assert verify_log(played.log).ok
+
+
+@_BOTH
+def test_killed_in_the_middle_of_a_command_and_resumed(stage: Staging, name: str) -> None:
+    """Its result is the harness's own word; what the model was told before, it is told again."""
+    scene = stage(name)
+    scene.write({"a.txt": "one\ntwo\n"})
+    speech = scene.speech
+    calls = call_turns(
+        speech.runs("cat a.txt"), speech.runs("touch begun; sleep 60; cat a.txt"), speech.runs("cat a.txt")
+    )
+    kinds = ("permission_denied", "post_effect_error", "permission_denied")
+    rules = [{"tool": speech.shell, "nth": n, "kind": kind} for n, kind in enumerate(kinds, 1)]
+    folder = scene.folder / "log"
+    with (
+        ThreadedScriptedModel(scene.script(calls)) as model,
+        serving(folder, forced(*rules), 7, model.url) as (server, _),
+    ):
+        url = f"http://127.0.0.1:{server.port}"
+        job = Job(url, "Do the task.", scene.workspace, scene.home)
+        running = scene.adapter.launch(scene.program, job).start()
+        while not (scene.workspace / "begun").exists():
+            assert not running.ended
+            time.sleep(0.02)
+        running.kill()
+        running.wait(TIMEOUT_S)
+        outcome = scene.start(url, "Go on.", resume="last")
+        received = list(model.received)
+    records = read_log(folder / "decisions.jsonl")
+    played = Played(outcome, received, folder / "decisions.jsonl", scene.workspace, records)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert not played.of("error")
+    last = played.turns[-1]
+    first, second, third = (result_of(last, number).text for number in range(3))
+    assert "ermission denied" in first
+    assert second == "aborted"
+    assert "ermission denied" in third
+    assert all(b"exec_command__" not in message for message in _messages(played))
+    found = [(d["kind"], d["skipped"], d["ordinal"]) for d in played.of("decision")]
+    assert found == [
+        ("permission_denied", None, 0),
+        ("post_effect_error", "superseded", 1),
+        ("permission_denied", None, 2),
+    ]
+    assert [d["first"] for d in played.of("delivery")] == [True, False, True]
     assert verify_log(played.log).ok
 
 
