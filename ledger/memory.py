@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS tips (
     calls INTEGER NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (run_id, chain));
 CREATE TABLE IF NOT EXISTS answers (
     run_id TEXT NOT NULL, answer TEXT NOT NULL, conversation TEXT NOT NULL, depth INTEGER NOT NULL,
-    calls INTEGER NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (run_id, answer)) WITHOUT ROWID;
+    calls INTEGER NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (run_id, answer, conversation));
 CREATE TABLE IF NOT EXISTS calls (
     run_id TEXT NOT NULL, conversation TEXT NOT NULL, position INTEGER NOT NULL,
     call_id TEXT NOT NULL, call_digest TEXT NOT NULL, nth INTEGER NOT NULL,
@@ -264,11 +264,13 @@ class Memory:
     def add_tip(self, run_id: str, chain: bytes, tip: Tip) -> None:
         self._db.execute("INSERT OR REPLACE INTO tips VALUES (?, ?, ?, ?, ?, ?)", (run_id, chain, *tip))
 
-    def answer(self, run_id: str, answer: str) -> Tip | None:
-        """The history that the model answered under this id."""
+    def answer(self, run_id: str, answer: str, conversation: str) -> Tip | None:
+        """The history that the model answered under this id: of ``conversation``, if it has one, else the
+        latest."""
         found = self._db.execute(
-            "SELECT conversation, depth, calls, first FROM answers WHERE run_id = ? AND answer = ?",
-            (run_id, answer),
+            "SELECT conversation, depth, calls, first FROM answers WHERE run_id = ? AND answer = ?"
+            " ORDER BY conversation = ? DESC, rowid DESC LIMIT 1",
+            (run_id, answer, conversation),
         ).fetchone()
         return None if found is None else Tip(*found)
 

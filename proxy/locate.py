@@ -60,7 +60,8 @@ class Locator:
         role: str | None = None,
     ) -> Located:
         """A request that goes on from an answer whose history the endpoint keeps."""
-        kept = self._memory.answer(run.run_id, request.continues or "")
+        known = run.by_header.get(header, "") if header is not None else ""
+        kept = self._memory.answer(run.run_id, request.continues or "", known)
         if kept is None and not is_turn(request):
             return Located(None, request)
         if kept is None:
@@ -68,11 +69,11 @@ class Locator:
                 "this request goes on from a history that the endpoint keeps (previous_response_id or a"
                 " stored conversation) and of which nothing was seen here: nothing was injected into it"
             )
-        name = kept.conversation or (run.by_header.get(header) if header is not None else None)
-        if name is None:
-            conversation = self._conversations.create(run, role or "main", header, None)
-        else:
+        name = kept.conversation or known
+        if name:
             conversation = self._conversations.get(run, name)
+        else:
+            conversation = self._begin(run, wire, dialect, request, header, role or "main")
         if header is None and conversation.is_past(kept):
             conversation = self._fork(run, conversation, kept)
         elif header is not None and header not in run.by_header and kept.conversation:
@@ -105,12 +106,34 @@ class Locator:
         if not is_turn(request):
             return Located(None, request)
         if conversation is None:
-            conversation = self._conversations.create(run, role, header, _workspace(wire, dialect, request))
+            conversation = self._begin(run, wire, dialect, request, header, role)
         self._find_workspace(run, conversation, wire, dialect, request)
         conversation.wire = wire.name
         conversation.rewind(request.shared)
         self._conversations.hold(conversation, request)
         return Located(conversation, request)
+
+    def _begin(
+        self,
+        run: Run,
+        wire: WireFormat,
+        dialect: Dialect,
+        request: ParsedRequest,
+        header: str | None,
+        role: str,
+    ) -> Conversation:
+        """A conversation that the harness has given a new name: one that has calls of another behind it is a
+        fork of that, as a subagent can be that is told what its parent knows."""
+        for item in reversed(request.items):
+            for call in item.calls:
+                name = self._memory.call_by_id(run.run_id, call.call_id) if call.call_id else None
+                parent = self._conversations.get(run, name) if name is not None else None
+                rows = parent.by_id.get(call.call_id, ()) if parent is not None else ()
+                row = next((row for row in rows if call.tool in (row.tool, row.wire_name)), None)
+                if parent is not None and row is not None:
+                    first = next(other.position for other in parent.rows if other.depth == row.depth)
+                    return self._fork(run, parent, Tip(parent.id, row.depth, first, 0), header, role)
+        return self._conversations.create(run, role, header, _workspace(wire, dialect, request))
 
     def _by_history(self, run: Run, wire: WireFormat, dialect: Dialect, body: bytes) -> Located:
         nearest = _nearest(body, self._conversations.recent(run, _CANDIDATES))

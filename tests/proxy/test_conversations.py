@@ -376,3 +376,24 @@ def test_a_history_changed_in_its_middle_keeps_its_faults(tmp_path: Path, edit: 
     found = stage.decisions()
     assert len(found) == decided + 1
     assert (found[-1]["call_id"], found[-1]["occurrence"], found[-1]["skipped"]) == ("t4", 3, None)
+
+
+def test_a_session_under_a_new_name_has_what_its_prefix_had(tmp_path: Path) -> None:
+    """Claude Code resumed with ``--fork-session``: the old history under a new id of the session."""
+    stage = Stage(tmp_path, only("wrong_data"))
+    agent = stage.claude()
+    agent.turn(*read("t1"), "1\tline one\n2\tline two 2")
+    agent.turn(*read("t2", path="b.txt"), "1\tline three\n2\tline four 4")
+    last = agent.ask()
+    branch = stage.claude("5f1c0e0e-0000-4000-8000-000000000002")
+    branch.messages = [*deepcopy(agent.messages), user("go on")]
+    first = branch.turn(*read("t3"), "1\tline one\n2\tline two 2")
+    after = branch.ask()
+    for sent in (first, after):
+        assert (sent["t1"], sent["t2"]) == (last["t1"], last["t2"])
+    assert [(d["conversation"], d["call_id"], d["occurrence"]) for d in stage.decisions()][-1] == (
+        "c1",
+        "t3",
+        1,
+    )
+    assert not any(d["skipped"] for d in stage.decisions())

@@ -317,3 +317,55 @@ def test_nothing_fires_nothing_changes(tmp_path: Path) -> None:
             harness.answers((call_id, TRUE))
         assert all(len(messages) <= 1 for got in harness.got for messages in got)
         assert all(r["bytes_in"] == r["bytes_out"] for r in scene.records("request"))
+
+
+@every_way
+def test_a_subagent_that_is_told_what_its_parent_knows(tmp_path: Path, way: Way) -> None:
+    """Codex hands a new thread the parent's whole history: what failed there has failed for it, too."""
+    scene = stage(tmp_path)
+    parent = Harness(scene, way)
+    parent.ask(says(runs("cat a", "c1")))
+    parent.answers(("c1", TRUE))
+    parent.ask(says(runs("cat a", "c2"), runs("cat b", "c3")))
+    headers = CODEX | {"thread-id": "t-2", "session-id": "t-1", "x-codex-parent-thread-id": "t-1"}
+    child = Harness(scene, way, headers, endpoint=parent.endpoint)
+    if way == "socket":
+        child.items, child.tools = [], []
+        child.ask(None)
+        child.tools = TOOLS
+    child.items = [*child.items, *parent.items, output("c2", TRUE), output("c3", "aborted")]
+    child.items.append(user("You are a child."))
+    child.ask(says(runs("cat a", "c4")))
+    child.answers(("c4", TRUE))
+    child.ask(says())
+    parent.answers(("c2", TRUE), ("c3", TRUE))
+    parent.ask(says())
+    assert "one" not in json.dumps([child.shown(), *parent.endpoint.shown])
+    found = [
+        (d["conversation"], d["role"], d["call_id"], d["kind"], d["skipped"], d["occurrence"])
+        for d in scene.decisions()
+    ]
+    assert found == [
+        ("c0", "main", "c1", "empty", None, 0),
+        ("c1", "sub", "c2", "empty", None, 1),
+        ("c1", "sub", "c3", "empty", "superseded", 0),
+        ("c1", "sub", "c4", "empty", None, 2),
+        ("c0", "main", "c2", "empty", None, 1),
+        ("c0", "main", "c3", "empty", None, 0),
+    ]
+    assert not scene.records("error")
+
+
+def test_an_answer_id_that_two_conversations_have(tmp_path: Path) -> None:
+    """Each goes on from its own."""
+    scene = stage(tmp_path)
+    agents = [Harness(scene, "kept", CODEX | {"thread-id": name}) for name in ("t-1", "t-2")]
+    for number, agent in enumerate(agents):
+        agent.items.append(user(f"task {number}"))
+        agent.ask(says(runs(f"cat {number}", f"c{number}")))
+    assert agents[0].answer_id == agents[1].answer_id
+    for number, agent in enumerate(agents):
+        agent.answers((f"c{number}", TRUE))
+        agent.ask(says())
+        assert dict(outputs_of(agent.shown())) == {f"c{number}": EMPTY}
+    assert [(d["conversation"], d["call_id"]) for d in scene.decisions()] == [("c0", "c0"), ("c1", "c1")]
