@@ -58,7 +58,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a manifest.yaml says that scoring and comparing look at; null where it says nothing.
 
     ``tasks`` are sorted task ids where the manifest lists them; ``plan`` is the kill plan (``off``, or
-    ``checkpoint:hard_exit``); ``checkpoints`` the declared ones; ``text`` the file as it is.
+    ``checkpoint:hard_exit``); ``checkpoints`` the declared ones; ``text`` the file as it is. ``frozen``: that
+    of a run folder, where what is left out was not wanted.
     """
 
     container_digest: str | None = None
@@ -73,6 +74,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int | None = None
     harness: str | None = None
     model_id: str | None = None
+    frozen: bool = False
     text: str = ""
 
 
@@ -100,6 +102,7 @@ def read_manifest(path: Path) -> Manifest:
         repeats=faults.whole("repeats"),
         harness=said.text("harness"),
         model_id=endpoint.text("model_id"),
+        frozen=bool(said.inside("frozen")),
         text=text,
     )
 
@@ -117,6 +120,9 @@ class _Said:
         self._path = path
         self._data = data
         self._within = within
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
 
     def inside(self, name: str) -> _Said:
         data = self._data.get(name)

@@ -214,7 +214,10 @@ def resume(
 @friendly
 def score(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH…", help="A run folder, a decisions.jsonl or a runlog.jsonl.")
+        list[Path],
+        typer.Argument(
+            metavar="PATH…", help="A run folder, a decisions.jsonl, a runlog.jsonl or a journal.db."
+        ),
     ],
     threshold: Annotated[
         float | None,
@@ -231,7 +234,7 @@ def score(
     The last two lines of the text are made to be pasted.
     """
     from ledger.controls import control_folders
-    from scoring.score import score_json, score_paths
+    from scoring.score import save_score, score_home, score_json, score_paths
     from scoring.text import score_text
 
     result = score_paths(
@@ -241,6 +244,13 @@ def score(
         positive=control_folders(paths, "positive"),
         negative=control_folders(paths, "negative"),
     )
+    home = score_home(paths)
+    if home is not None:
+        try:
+            save_score(result, home)
+        except OSError as error:
+            # A folder that may only be read can be scored all the same.
+            terminal.tell(f"{home / 'score.json'} was not written: {error.strerror}")
     terminal.write(score_json(result).decode() if json else score_text(result))
     _exit(result.exit_code)
 

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import msgspec
 
+from ledger.controls import control_folders
 from ledger.problems import Problem, ReadingError
 from scoring.contrast import Amount, Contrast, Pairs, TaskDifference, contrast, pair, task_differences
 from scoring.effect import passes
-from scoring.envelope import Condition, conditions
+from scoring.envelope import Condition, conditions, kill_plans
 from scoring.fold import Origin
 from scoring.gather import Gathered, gather
 from scoring.paired import holm
 from scoring.rates import Estimate, Headline
 from scoring.runs import Run
-from scoring.score import Finding, Method, Score, score_gathered, threshold_of
+from scoring.score import Finding, Method, Score, controls_of, score_gathered, threshold_of
 from scoring.sums import Cell
 
 PRIMARY = "pass rate (strict)"
@@ -55,6 +56,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[TaskDifference, ...]
     conditions: tuple[Condition, ...]
     smoke: bool
+    interpretable: bool
     method: Method
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...]
@@ -91,9 +93,16 @@ def compare_paths(
     Raises ``EnvelopesDiffer`` where they were made under different conditions, ``NothingToPair`` where they
     share no task and seed, and any other ``ReadingError`` for what cannot be read.
     """
-    arms = [gather([side] if isinstance(side, Path) else side, verdicts) for side in (a, b)]
+    sides = [[side] if isinstance(side, Path) else side for side in (a, b)]
+    arms = [gather(side, verdicts) for side in sides]
     envelope = conditions(*arms)
-    scores = [score_gathered(arm, threshold_of(arm, threshold)) for arm in arms]
+    controls = [
+        controls_of(control_folders(side, "positive"), control_folders(side, "negative")) for side in sides
+    ]
+    scores = [
+        score_gathered(arm, threshold_of(arm, threshold), controls=held)
+        for arm, held in zip(arms, controls, strict=True)
+    ]
     pairs = pair(arms[0].runs, arms[1].runs)
     if not pairs.both:
         raise NothingToPair(
@@ -111,8 +120,15 @@ def compare_paths(
         rows=rows,
         conditions=envelope,
         smoke=any(score.repeats.smoke for score in scores),
+        interpretable=all(score.interpretable for score in scores),
         method=Method(),
-        problems=(*_unchecked(envelope), *_unpaired(pairs, scores), *scores[0].problems, *scores[1].problems),
+        problems=(
+            *_unchecked(envelope),
+            *_killed(arms),
+            *_unpaired(pairs, scores),
+            *scores[0].problems,
+            *scores[1].problems,
+        ),
         findings=tuple(
             msgspec.structs.replace(finding, what=f"{name}: {finding.what}")
             for name, score in zip("AB", scores, strict=True)
@@ -186,6 +202,11 @@ def _unchecked(envelope: Sequence[Condition]) -> list[Problem]:
         for one in envelope
         if not one.known
     ]
+
+
+def _killed(arms: Sequence[Gathered]) -> list[Problem]:
+    said = kill_plans(*arms)
+    return [] if said is None else [Problem("conditions", None, said)]
 
 
 def _silent(one: Condition) -> str:

@@ -24,6 +24,7 @@ from scoring.wording import (
 
 _LISTED = 20
 _TASKS_SHOWN = 500
+_SHOWN_OF_A_TEXT = 100
 
 
 def compare_lines(comparison: Comparison) -> tuple[str, str]:
@@ -33,13 +34,14 @@ def compare_lines(comparison: Comparison) -> tuple[str, str]:
         f"tasks: {found.tasks} | pairs: {comparison.pairs} | A: {share(found.a)} | B: {share(found.b)} "
         f"| difference: {signed(found.difference)}"
     )
+    if not comparison.interpretable:
+        return first, "primary: NOT INTERPRETABLE: a control failed"
     if comparison.smoke:
         return first, "primary: a smoke run, too small to say which is better"
-    second = (
-        f"primary: {signed(found.difference)} {interval(found.interval)} (paired t), p {p_value(found.p)} — "
-        f"this design finds differences of {share(found.smallest_detectable)} or more"
-    )
-    return first, second
+    shown = f"primary: {signed(found.difference)} {interval(found.interval)} (paired t), p {p_value(found.p)}"
+    if found.smallest_detectable is not None:
+        return first, f"{shown} — this design finds differences of {share(found.smallest_detectable)} or more"
+    return first, f"{shown} — {found.note}" if found.note else shown
 
 
 def compare_tables(comparison: Comparison) -> tuple[RenderableType, ...]:
@@ -132,10 +134,14 @@ def _contrast(one: Contrast, *, holm: bool) -> tuple[str, ...]:
 
 def _conditions(comparison: Comparison) -> Section:
     rows = tuple(
-        (one.name, printable(one.a or "not known")[:100], "the same" if one.known else "not checked")
+        (one.name, _short(printable(one.a or "not known")), "the same" if one.known else "not checked")
         for one in comparison.conditions
     )
     return Section("conditions", "Conditions that must be the same", ("", "A", "B"), rows, left=3)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_OF_A_TEXT else text[: _SHOWN_OF_A_TEXT - 1] + "…"
 
 
 def _tasks(comparison: Comparison) -> Section:

@@ -37,7 +37,7 @@ def conditions(a: Gathered, b: Gathered) -> tuple[Condition, ...]:
         _stated("container digest", a, b, lambda m: m.container_digest),
         _stated("CPU count", a, b, lambda m: None if m.cpus is None else f"{m.cpus:g}"),
         _tasks(a, b),
-        _stated("token budget", a, b, lambda m: None if m.token_budget is None else str(m.token_budget)),
+        _stated("token budget", a, b, _budget),
         _stated("threshold", a, b, lambda m: None if m.threshold is None else f"{m.threshold:g}"),
         _profile(a, b),
         _stated("checkpoints", a, b, lambda m: None if m.checkpoints is None else ", ".join(m.checkpoints)),
@@ -53,6 +53,20 @@ def conditions(a: Gathered, b: Gathered) -> tuple[Condition, ...]:
             f"A and B were made under different conditions and cannot be compared ({each}){hint}"
         )
     return found
+
+
+def _budget(manifest: Manifest) -> str | None:
+    if manifest.token_budget is None:
+        return "none" if manifest.frozen else None
+    return str(manifest.token_budget)
+
+
+def kill_plans(a: Gathered, b: Gathered) -> str | None:
+    """What to say where the arms were not killed alike; it may be the very thing that is compared."""
+    plans = [", ".join(sorted({m.plan or "off" for m in arm.manifests.values()})) for arm in (a, b)]
+    if not all(plans) or plans[0] == plans[1]:
+        return None
+    return f"kill plan: A {plans[0]}, B {plans[1]}: killed runs count as failures"
 
 
 def _short(text: str | None, most: int = 80) -> str:

@@ -164,12 +164,25 @@ def score_paths(
         problems = [*gathered.problems, *(Problem(str(folder.path), None, what) for folder in off)]
         problems += baseline.problems
         gathered = gathered._replace(problems=tuple(problems))
+    return score_gathered(
+        gathered, limit, effect, controls_of(positive, negative, known_to_pass, verdicts=verdicts)
+    )
+
+
+def controls_of(
+    positive: Sequence[Path],
+    negative: Sequence[Path],
+    known_to_pass: Collection[str] | None = None,
+    *,
+    verdicts: Path | None = None,
+) -> tuple[Control, ...]:
+    """The verdicts on controls that lie in these folders; none where there are no folders."""
     controls = []
     if positive:
         controls.append(positive_control(gather(positive, verdicts).runs, known_to_pass))
     if negative:
         controls.append(negative_control(gather(negative, verdicts).runs))
-    return score_gathered(gathered, limit, effect, tuple(controls))
+    return tuple(controls)
 
 
 def score_json(score: Score) -> bytes:
@@ -179,6 +192,17 @@ def score_json(score: Score) -> bytes:
     data["origins"] = [origin._asdict() for origin in score.origins]
     data["problems"] = [problem._asdict() for problem in score.problems]
     return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+
+
+def score_home(paths: Sequence[Path]) -> Path | None:
+    """The run folder whose score this is, where ``paths`` name one whole (and others only as its baseline).
+
+    Raises ``ReadingError`` as ``score_paths``.
+    """
+    treated, _ = split_baseline(find_folders(paths, []))
+    if len(treated) != 1:
+        return None
+    return next((path for path in paths if path.is_dir() and path.samefile(treated[0].path)), None)
 
 
 def save_score(score: Score, folder: Path) -> Path:
