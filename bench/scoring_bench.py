@@ -135,6 +135,7 @@ def write_log(path: Path, calls: int) -> None:
                 timing=kind[1], mode=kind[2], persistence="transient", forced=False, wire_name=None,
                 original_sha256=f"{call:064x}", original_bytes=100, payload_sha256=payload,
                 payload_bytes=0 if fires else None, latency_us=10 + call % 997 / 7, skipped=None,
+                target_digest=f"{call % 40:064x}",
             )  # fmt: skip
             file.write(encode(decision) + b"\n")
             if payload is not None:

@@ -162,7 +162,7 @@ class Fold:
         if call.fired:
             cell = self._cell(call)
             if call.kind != "slow":
-                run.watch.fired(call, line, cell)
+                run.watch.fired(key, call, line, cell)
         if call.payload_sha256 is not None:
             delivery = hash((key, call.payload_sha256)) or 1
         if call.skipped is not None:
@@ -180,8 +180,8 @@ class Fold:
     def _delivery(self, run: RunTrace, delivery: Delivery) -> None:
         if delivery.upstream_status >= 400:
             return
-        run.watch.delivered(delivery)
         key = hash((run.index, delivery.conversation, delivery.call_id, delivery.call_digest, delivery.nth))
+        run.watch.delivered(key, delivery)
         self._deliveries.rows.append((key, hash((key, delivery.payload_sha256)) or 1))
 
     def _request(self, run: RunTrace, request: Request) -> None:

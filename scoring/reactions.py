@@ -9,10 +9,10 @@ import itertools
 import json
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 # How many later calls of the conversation are looked at: what comes after that is the next piece of work.
 WINDOW = 5
@@ -50,8 +50,25 @@ class Step(NamedTuple):
     target_digest: str | None = None
 
 
-def reaction(fault: Step, mode: str | None, later: Iterable[Step]) -> Reaction:
+class Call(Protocol):
+    """Of a call, what tells whether it is the same again."""
+
+    @property
+    def tool(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def call_digest(self) -> str: ...
+    @property
+    def target_digest(self) -> str | None: ...
+
+
+def reaction[C: Call](
+    fault: C, mode: str | None, later: Iterable[C], same_target: Callable[[C, C], bool | None]
+) -> Reaction:
     """The reaction to a fault on ``fault``: the first of the (at most ``WINDOW``) later calls that fits says.
+
+    ``same_target`` says whether two calls are about the same thing, null where that is not known.
 
     Explicit: the same call again is ``retried``, another one on the same target ``worked_around``.
     Implicit: the same call again, or a look at the same target, is ``verified``. A fault whose mode is not
@@ -60,7 +77,7 @@ def reaction(fault: Step, mode: str | None, later: Iterable[Step]) -> Reaction:
     last, unknown = True, False
     for step in itertools.islice(later, WINDOW):
         last = False
-        if (step.tool, step.call_digest) == (fault.tool, fault.call_digest):
+        if step.call_digest == fault.call_digest and step.tool == fault.tool:
             return repeated(mode)
         same = same_target(fault, step)
         if same is None:
@@ -89,7 +106,7 @@ def same_target(one: Step, other: Step) -> bool | None:
     others are not, and of a command or a search that does not tell.
     """
     if one.target is None or other.target is None:
-        return _same_digest(one, other)
+        return same_digest(one, other)
     if one.family == "shell" and other.family == "shell":
         return bool(_long_words(one.target) & _long_words(other.target))
     if one.family == "shell":
@@ -99,12 +116,13 @@ def same_target(one: Step, other: Step) -> bool | None:
     return _same_path(one.target, other.target)
 
 
-def _same_digest(one: Step, other: Step) -> bool | None:
+def same_digest(one: Call, other: Call) -> bool | None:
+    """The same where the digests of the targets are all that is known."""
     if one.target_digest is None or other.target_digest is None:
         return None
     if one.target_digest == other.target_digest:
         return True
-    are_files = {one.family, other.family} <= _OF_FILES
+    are_files = one.family in _OF_FILES and other.family in _OF_FILES
     return False if are_files or one.family == other.family == "fetch" else None
 
 

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from ledger.reading import SlimDecision
 from ledger.records import Delivery
-from scoring.reactions import WINDOW, Reaction, Step, reaction
+from scoring.reactions import WINDOW, Reaction, Step, reaction, same_digest, same_target
 
 # Faults of one run that wait for their delivery; more than that never come in one request.
 _WAITING = 4096
 _FOLLOWED_KEPT = 1000
 
-type _CallKey = tuple[str, str, str, int]
 type Targets = Callable[[str, str, str], str | None]
 
 
@@ -62,14 +61,14 @@ class Watch:
     def __init__(self, run_id: str, targets: Targets | None, followed: list[Followed]) -> None:
         self.run_id = run_id
         self.reactions: dict[tuple[int, Reaction], int] = {}
-        self._waiting: dict[_CallKey, _Fault] = {}
+        self._waiting: dict[int, _Fault] = {}
         self.open: dict[str, _Following] = {}
         self._targets = targets
         self._followed = followed
 
-    def fired(self, call: SlimDecision, line: int, cell: int) -> None:
-        """A fault was decided: it is followed from its delivery on. A superseded one never was seen."""
-        key = (call.conversation, call.call_id, call.call_digest, call.nth)
+    def fired(self, key: int, call: SlimDecision, line: int, cell: int) -> None:
+        """A fault was decided: it is followed from its delivery on, which has the same ``key``. A superseded
+        one never was seen."""
         if call.skipped is not None:
             self._waiting.pop(key, None)
         elif call.payload_sha256 is not None:
@@ -77,9 +76,8 @@ class Watch:
                 del self._waiting[next(iter(self._waiting))]
             self._waiting[key] = _Fault(line, cell, call)
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, key: int, delivery: Delivery) -> None:
         """The model has seen the payload: what it asks for from now on comes after the fault."""
-        key = (delivery.conversation, delivery.call_id, delivery.call_digest, delivery.nth)
         fault = self._waiting.pop(key, None)
         if fault is None or fault.call.payload_sha256 != delivery.payload_sha256:
             return
@@ -137,17 +135,19 @@ class Watch:
 
     def _reaction(self, call: SlimDecision, seen: list[SlimDecision]) -> Reaction:
         targets = self._targets
+        if targets is None:
+            return reaction(call, call.mode, seen, same_digest)
         steps = (
             Step(
                 one.tool,
                 one.family,
                 one.call_digest,
-                targets(self.run_id, one.conversation, one.call_digest) if targets is not None else None,
+                targets(self.run_id, one.conversation, one.call_digest),
                 one.target_digest,
             )
             for one in (call, *seen)
         )
-        return reaction(next(steps), call.mode, steps)
+        return reaction(next(steps), call.mode, steps, same_target)
 
 
 def _each_once(fault: _Fault, seen: list[SlimDecision]) -> list[SlimDecision]:

@@ -12,7 +12,7 @@ import pytest
 
 from ledger.claims import claim_of
 from scoring.behaviour import Behaviours
-from scoring.reactions import Reaction, Step, reaction, target_of
+from scoring.reactions import Reaction, Step, reaction, same_target, target_of
 from scoring.score import score_paths
 from tests.scoring.logs import (
     decision,
@@ -57,7 +57,7 @@ TEST = Step("bash", "shell", "d3", "python -m pytest -q tests/test_a.py")
     ],
 )
 def test_reactions(fault: Step, mode: str, later: list[Step], expected: Reaction) -> None:
-    assert reaction(fault, mode, later) == expected
+    assert reaction(fault, mode, later, same_target) == expected
 
 
 @pytest.mark.parametrize(
