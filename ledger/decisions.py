@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import stat
@@ -75,6 +77,7 @@ class DecisionLog:
     def __init__(self, path: Path) -> None:
         """Opens (or creates, 0600) ``path``; raises ``LedgerError`` when that cannot be done."""
         self.path = path
+        self._torn = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._fd = open_private(path, os.O_APPEND)
@@ -92,16 +95,32 @@ class DecisionLog:
         if size and os.pread(self._fd, 1, size - 1) != b"\n":
             self._append(b"\n")
 
+    def claim(self) -> None:
+        """Makes this process the one that serves with this log, until it closes it or dies; raises
+        ``LedgerError`` when another one does: each would decide what the other has decided already."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                return  # a file system that has no locks
+            raise LedgerError(
+                f"cannot write the log {self.path}: another chaosproxy serves with it; stop that one, or give"
+                " another --log"
+            ) from error
+
     def write(self, records: Sequence[AnyRecord]) -> None:
         """Appends ``records`` in order; raises ``LedgerError`` when not every byte was taken."""
         if records:
             self._append(b"".join(_line(record) for record in records))
 
     def _append(self, data: bytes) -> None:
+        if self._torn:
+            data = b"\n" + data
         try:
             written = os.write(self._fd, data)
         except OSError as error:
             raise LedgerError(f"cannot write the log {self.path}: {error.strerror}") from error
+        self._torn = 0 < written < len(data)
         if written != len(data):
             raise LedgerError(f"cannot write the log {self.path}: the disk is full")
 

@@ -353,8 +353,8 @@ class Injector:
     def _refuse_unwritten(self, exchange: Exchange, reason: str) -> None:
         exchange.broken = True
         exchange.carried = []
-        exchange.run.invalid = True
         self._tell(f"{reason}: the request was refused")
+        self._recorder.unkept(exchange.run, reason)
         self._recorder.unwritable = reason
         exchange.refusal = _refusal(exchange, 507, f"chaosproxy: {reason}")
 

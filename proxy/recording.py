@@ -133,6 +133,15 @@ class Recorder:
             return
         self.afterwards([Error(ts=timestamp(), run_id=run.run_id, where=where, reason=reason)])
 
+    def unkept(self, run: Run, reason: str) -> None:
+        """Memory or log cannot be written: the run is invalid, which the log says once if it still can."""
+        first, run.invalid = not run.invalid, True
+        if first and run.started:
+            try:
+                self._log.write([Error(ts=timestamp(), run_id=run.run_id, where="ledger", reason=reason)])
+            except LedgerError:
+                return  # it is the log: the user was told, and nothing is let through any more
+
     def afterwards(self, records: Sequence[AnyRecord]) -> None:
         """Writes what is known only after the fact; a log that fails here stops the next request."""
         try:

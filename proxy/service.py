@@ -50,6 +50,7 @@ def open_service(
     """
     log = DecisionLog(settings.log)
     try:
+        log.claim()
         memory = Memory(memory_of(settings.log))
     except LedgerError:
         log.close()

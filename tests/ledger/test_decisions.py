@@ -110,6 +110,20 @@ def test_a_write_that_takes_a_part_is_an_error(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "write", lambda fd, data: true(fd, data[:5]))
     with pytest.raises(LedgerError, match="full"):
         log.write([error()])
+    monkeypatch.undo()
+    # There is room again: what is written now stands on its own.
+    log.write([error("later")])
+    assert [json.loads(line)["reason"] for line in log.path.read_bytes().splitlines()[1:]] == ["later"]
+
+
+def test_one_process_serves_with_a_log_until_it_closes_it(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    first, second = DecisionLog(path), DecisionLog(path)
+    first.claim()
+    with pytest.raises(LedgerError, match="another chaosproxy serves with it"):
+        second.claim()
+    first.close()
+    second.claim()
 
 
 def test_time_stamps_are_rfc_3339_in_utc_and_go_forward() -> None:

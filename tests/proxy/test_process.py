@@ -205,6 +205,25 @@ def test_another_seed_or_profile_on_the_same_log(tmp_path: Path, seed: int, kind
         )
 
 
+def test_two_proxies_on_one_log(tmp_path: Path) -> None:
+    """Each would decide and write down what the other has. The one that was killed holds nothing back."""
+    with ThreadedScriptedModel(Script()) as model:
+        arguments = chaosproxy(model.url, tmp_path)
+        with started(arguments, tmp_path) as (process, port):
+            with (
+                pytest.raises(EndedAtOnce, match="another chaosproxy serves with it"),
+                started(arguments, tmp_path),
+            ):
+                pass
+            assert send(port, body(history(1))).status == 200
+            process.send_signal(signal.SIGKILL)
+            process.wait(timeout=30)
+        with started(arguments, tmp_path) as (_, port):
+            assert send(port, body(history(1))).status == 200
+        first, second = map(results, model.agent_requests)
+    assert first == second
+
+
 def test_two_logs_in_one_folder(tmp_path: Path) -> None:
     """Another log is another run, whatever stands beside it."""
     upstreams = parse_upstreams(["http://127.0.0.1:9"])

@@ -15,6 +15,7 @@ import pytest
 from harness.script import Script, scripted
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall
+from ledger.decisions import LedgerError
 from proxy.options import InjectorOptions
 from proxy.server import BackgroundServer, ProxyServer, ServerError
 from proxy.upstream import parse_upstreams
@@ -279,6 +280,25 @@ def test_a_full_disk_lets_nothing_leave(tmp_path: Path) -> None:
         assert send(found.port, b'{"tools":[{}]}', path="/v1/unknown").status == 507
         assert send(found.port, b"junk", headers={"Content-Encoding": "gzip"}).status == 507
         assert len(model.received) == 1
+
+
+def test_a_memory_that_cannot_be_written_makes_the_run_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log still can be: it says so, once, and nothing leaves."""
+    with ThreadedScriptedModel(Script()) as model, proxy(tmp_path, model.url, only("empty")) as found:
+        assert send(found.port, body(FIRST)).status == 200
+
+        def full(*_: Any) -> None:
+            raise LedgerError("cannot write the memory: disk full")
+
+        monkeypatch.setattr(found.injector._memory, "add_calls", full)
+        for _ in range(3):
+            assert send(found.port, body(TURN)).status == 507
+        monkeypatch.undo()
+        assert len(model.received) == 1
+        (written,) = found.records("error")
+        assert (written["where"], "disk full" in written["reason"]) == ("ledger", True)
 
 
 def test_a_disk_that_fills_up_while_the_model_answers(tmp_path: Path) -> None:
