@@ -25,7 +25,7 @@ from harness.supervisor import Progress, run_manifest
 from ledger.controls import control_folders
 from ledger.manifest import parse_manifest
 from scoring.report import write_report
-from scoring.score import Score, score_paths
+from scoring.score import Score, save_score, score_paths
 from scoring.text import score_lines, score_text
 
 PROFILE = "moderate"
@@ -87,6 +87,7 @@ def run_demo(out: Path | None, harness: str, seeds: int, progress: Progress) -> 
     lines: list[str] = []
     for arm in arms:
         score = _scored(folder / arm.name)
+        save_score(score, folder / arm.name)
         write_report(score, folder / arm.name / "report.html", label="demo")
         progress.say(f"\n{arm.title}\n{score_text(score)}")
         lines += [f"{arm.title}: {folder / arm.name / 'report.html'}", *score_lines(score), *_recovery(score)]

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from scoring.costs import Cost
+from scoring.intervals import Interval
+from scoring.ledger_rows import Group, Rows
 from scoring.rates import Estimate
 from scoring.runs import Run
 from scoring.score import Score
 from scoring.wording import counted, interval, number, printable, share, signed
 
-ROWS_SHOWN = 2000
-_LINKS_SHOWN = 200
 
+class Track(NamedTuple):
+    """Where a value and its interval lie on a line from 0 to 100 per cent; ``zero``: where no effect is."""
 
-class Link(NamedTuple):
-    """A first attempt in the table of ledger rows."""
-
-    anchor: str
-    text: str
-
-
-class Group(NamedTuple):
-    """Runs that a number counts in one way; ``more`` are not listed."""
-
-    label: str
-    links: tuple[Link, ...]
-    more: int
+    at: float
+    low: float
+    high: float
+    zero: float | None = None
 
 
 class Tile(NamedTuple):
@@ -44,6 +37,7 @@ class Tile(NamedTuple):
     why: str = ""
     mood: str = "plain"
     groups: tuple[Group, ...] = ()
+    track: Track | None = None
 
 
 class Check(NamedTuple):
@@ -52,68 +46,6 @@ class Check(NamedTuple):
     state: str
     what: str
     detail: str = ""
-
-
-class LedgerRow(NamedTuple):
-    """A first attempt as the table of ledger rows shows it."""
-
-    anchor: str
-    cells: tuple[str, ...]
-    outcome: str
-
-
-LEDGER_COLUMNS = (
-    *("run", "task", "seed", "repeat", "outcome", "ended", "passed", "says"),
-    *("faults", "tokens", "wall s", "ledger line"),
-)
-
-
-class Rows:
-    """The first attempts with their anchors."""
-
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self._runs = runs
-        self._anchors = {id(run): f"run-{place}" for place, run in enumerate(runs, 1)}
-
-    def groups(self, *wanted: tuple[str, Callable[[Run], bool]]) -> tuple[Group, ...]:
-        """The runs that each of ``wanted`` counts, with a label; groups without a run are left out."""
-        found = ((label, [run for run in self._runs if counts(run)]) for label, counts in wanted)
-        return tuple(self._group(label, runs) for label, runs in found if runs)
-
-    def _group(self, label: str, runs: Sequence[Run]) -> Group:
-        links = tuple(
-            Link(self._anchors[id(run)] if place < ROWS_SHOWN else "ledger-rows", printable(_name(run)))
-            for place, run in enumerate(runs[:_LINKS_SHOWN])
-        )
-        return Group(f"{label} ({len(runs):,})", links, max(0, len(runs) - _LINKS_SHOWN))
-
-    def table(self) -> tuple[LedgerRow, ...]:
-        """The first ``ROWS_SHOWN`` of them."""
-        return tuple(
-            LedgerRow(self._anchors[id(run)], tuple(map(printable, _cells(run))), run.outcome)
-            for run in self._runs[:ROWS_SHOWN]
-        )
-
-
-def _name(run: Run) -> str:
-    return run.run_id or f"{run.task_id} seed {run.seed} repeat {run.repeat}"
-
-
-def _cells(run: Run) -> Iterable[str]:
-    return (
-        run.run_id or "",
-        run.task_id,
-        str(run.seed),
-        str(run.repeat),
-        run.outcome.replace("_", " "),
-        run.ended or "not known",
-        {True: "yes", False: "no", None: "not known"}[run.passed],
-        run.claimed or "not known",
-        "not known" if run.faults_delivered is None else str(run.faults_delivered),
-        number(run.tokens_used) if run.tokens_used is not None else "not known",
-        "not known" if run.wall_s is None else f"{run.wall_s:,.2f}",
-        run.where,
-    )
 
 
 def checks(score: Score) -> tuple[Check, ...]:
@@ -168,6 +100,20 @@ def rate_tile(
         quoted or "no interval: fewer than two tasks",
         mood=mood,
         groups=groups,
+        track=None if estimate.wilson is None else _track(estimate.value, estimate.wilson),
+    )
+
+
+def _track(value: float, within: Interval, *, signed: bool = False) -> Track:
+    """A share on a line from 0 to 1, a difference of two on one from −1 to 1."""
+    place: Callable[[float], float] = lambda x: round(50 * x + 50 if signed else 100 * x, 1)  # noqa: E731
+    low, high = (place(min(max(end, -1.0), 1.0)) for end in within)
+    return Track(place(value), low, high, 50.0 if signed else None)
+
+
+def _judged(label: str, rows: Rows) -> tuple[Group, ...]:
+    return rows.groups(
+        (f"{label}, passed", lambda run: run.is_pass), (f"{label}, not passed", lambda run: not run.is_pass)
     )
 
 
@@ -184,11 +130,12 @@ def exposure_tiles(score: Score, rows: Rows) -> tuple[Tile, ...]:
         number(score.exposure.delivered_per_run, 2),
         f"{score.exposure.delivered} delivered in {score.exposure.runs} runs",
         f"of {score.exposure.calls:,} tool calls",
+        groups=groups,
     )
     return (rate_tile("exposed runs", score.estimates["exposure"], groups, ""), per_run)
 
 
-def effect_tiles(score: Score) -> tuple[Tile, ...]:
+def effect_tiles(score: Score, rows: Rows, off: Rows) -> tuple[Tile, ...]:
     """Pass rate with faults minus pass rate without."""
     if score.effect is None:
         why = "not measured: give the folder of the same tasks and seeds under off, too"
@@ -202,7 +149,17 @@ def effect_tiles(score: Score) -> tuple[Tile, ...]:
         "difference that this design finds with 80% power",
         why=found.note,
     )
-    return (Tile("effect of the faults", signed(found.difference), made_of, quoted), smallest)
+    effect = Tile(
+        "effect of the faults",
+        signed(found.difference),
+        made_of,
+        quoted,
+        groups=_judged("with faults", rows) + _judged("under off", off),
+        track=None
+        if found.interval is None
+        else _track(found.difference or 0.0, found.interval, signed=True),
+    )
+    return (effect, smallest)
 
 
 def score_tiles(score: Score, rows: Rows) -> tuple[Tile, ...]:
@@ -230,7 +187,14 @@ def score_tiles(score: Score, rows: Rows) -> tuple[Tile, ...]:
     return (
         strict._replace(mood="head" if basis == "strict" else "plain"),
         observed._replace(mood="head" if basis == "observed" else "plain"),
-        Tile("gap", None if gap.value is None else signed(gap.value), "observed − strict", quoted, why=none),
+        Tile(
+            "gap",
+            None if gap.value is None else signed(gap.value),
+            "observed − strict",
+            quoted,
+            why=none,
+            groups=rows.groups(("not complete: in strict alone", lambda run: run.ended != "complete")),
+        ),
         rate_tile("completion", estimates["completion_rate"], complete, "nobody said how the runs ended"),
         rate_tile("truncation", estimates["truncation_rate"], cut, "nobody said how the runs ended"),
         rate_tile("errors", estimates["error_rate"], wrong, "nobody said how the runs ended"),
@@ -260,7 +224,7 @@ def recovery_tiles(score: Score, rows: Rows) -> tuple[Tile, ...]:
     cut = rows.groups(("interrupted", lambda run: run.is_cut))
     tiles = [
         rate_tile("resume success (RSR)", score.estimates["rsr"], cut, none),
-        rate_tile("recovery ratio", score.estimates["recovery_ratio"], (), none),
+        rate_tile("recovery ratio", score.estimates["recovery_ratio"], cut, none),
     ]
     checkpoints = f"{len(found.checkpoints)} checkpoints declared or seen"
     if found.double_apply_tasks is None:
@@ -291,36 +255,53 @@ def recovery_tiles(score: Score, rows: Rows) -> tuple[Tile, ...]:
     return tuple(tiles)
 
 
-def cost_tiles(score: Score) -> tuple[Tile, ...]:
+def cost_tiles(score: Score, rows: Rows, off: Rows) -> tuple[Tile, ...]:
     """What a delivered fault costs, or what is needed to know that."""
     if score.effect is None:
         why = "not measured: needs the same tasks and seeds under off"
         return (Tile("cost of a fault", None, why=why),)
     effect = score.effect
+    tokens = _counted("with faults", rows, _has_tokens) + _counted("under off", off, _has_tokens)
+    seconds = _counted("with faults", rows, _has_seconds) + _counted("under off", off, _has_seconds)
     return (
-        cost_tile("tokens per fault", effect.tokens_per_fault, 0, "delivered faults", sign=True),
-        cost_tile("seconds per fault", effect.wall_s_per_fault, 2, "delivered faults", sign=True),
+        cost_tile("tokens per fault", effect.tokens_per_fault, 0, "delivered faults", tokens, sign=True),
+        cost_tile("seconds per fault", effect.wall_s_per_fault, 2, "delivered faults", seconds, sign=True),
     )
 
 
-def efficiency_tiles(score: Score) -> tuple[Tile, ...]:
+def efficiency_tiles(score: Score, rows: Rows) -> tuple[Tile, ...]:
     """Tokens and time per run and per pass."""
     spent = score.efficiency
+    tokens, seconds = _counted("known", rows, _has_tokens), _counted("known", rows, _has_seconds)
     return (
-        cost_tile("tokens per run", spent.tokens_per_run, 0, "runs"),
-        cost_tile("tokens per pass", spent.tokens_per_pass, 0, "passes"),
-        cost_tile("seconds per run", spent.wall_s_per_run, 2, "runs"),
-        cost_tile("seconds per pass", spent.wall_s_per_pass, 2, "passes"),
+        cost_tile("tokens per run", spent.tokens_per_run, 0, "runs", tokens),
+        cost_tile("tokens per pass", spent.tokens_per_pass, 0, "passes", tokens),
+        cost_tile("seconds per run", spent.wall_s_per_run, 2, "runs", seconds),
+        cost_tile("seconds per pass", spent.wall_s_per_pass, 2, "passes", seconds),
     )
 
 
-def cost_tile(title: str, cost: Cost, digits: int, per: str, *, sign: bool = False) -> Tile:
+def _counted(label: str, rows: Rows, counts: Callable[[Run], bool]) -> tuple[Group, ...]:
+    return rows.groups((label, counts))
+
+
+def _has_tokens(run: Run) -> bool:
+    return run.tokens_used is not None
+
+
+def _has_seconds(run: Run) -> bool:
+    return run.wall_s is not None
+
+
+def cost_tile(
+    title: str, cost: Cost, digits: int, per: str, groups: tuple[Group, ...] = (), *, sign: bool = False
+) -> Tile:
     """A mean amount with its interval."""
     if cost.value is None:
         return Tile(title, None, why="not known of any run" if not cost.runs_known else f"no {per}")
     shown = signed(cost.value, digits) if sign else number(cost.value, digits)
     quoted = "" if cost.interval is None else f"{interval(cost.interval, digits)} cluster t"
-    return Tile(title, shown, f"{number(cost.total, digits)} in {cost.per:g} {per}", quoted)
+    return Tile(title, shown, f"{number(cost.total, digits)} in {cost.per:g} {per}", quoted, groups=groups)
 
 
 class GridCell(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from scoring import page, plots, sections
+from scoring import ledger_rows, page, plots, sections
 from scoring.behaviour import BehaviourRow
 from scoring.compare import Comparison
 from scoring.compare_text import compare_lines, compare_sections
@@ -58,7 +58,7 @@ def _write(html: str, path: Path) -> None:
 
 def report_html(score: Score, *, label: str | None = None) -> str:
     """The page as a string; see ``write_report``."""
-    rows = page.Rows(score.rows)
+    rows, off = ledger_rows.Rows(score.rows), ledger_rows.Rows(score.baseline_rows, "off", "off-rows")
     tables = _by_key(sections.all_sections(score))
     tables["tasks"] = sections.tasks(score)
     found = page.grid(score)
@@ -75,12 +75,12 @@ def report_html(score: Score, *, label: str | None = None) -> str:
         invalid=tables["invalid"],
         tiles={
             "exposure": page.exposure_tiles(score, rows),
-            "effect": page.effect_tiles(score),
+            "effect": page.effect_tiles(score, rows, off),
             "scores": page.score_tiles(score, rows),
             "claims": page.claim_tiles(score, rows),
             "recovery": page.recovery_tiles(score, rows),
-            "costs": page.cost_tiles(score),
-            "efficiency": page.efficiency_tiles(score),
+            "costs": page.cost_tiles(score, rows, off),
+            "efficiency": page.efficiency_tiles(score, rows),
         },
         tables=tables,
         plots=_plots(score),
@@ -92,9 +92,15 @@ def report_html(score: Score, *, label: str | None = None) -> str:
         effect_rows=None if score.effect is None else _difference_table(score.effect.rows, "off", "faults"),
         machines=_machines(score),
         baseline=score.effect.baseline if score.effect else (),
-        ledger_columns=page.LEDGER_COLUMNS,
-        ledger=rows.table(),
-        more_rows=max(0, len(score.rows) - page.ROWS_SHOWN),
+        ledger_columns=ledger_rows.LEDGER_COLUMNS,
+        ledgers=[
+            (title, key, shown.table(), max(0, len(runs) - ledger_rows.ROWS_SHOWN))
+            for title, key, shown, runs in (
+                ("Ledger rows", "ledger-rows", rows, score.rows),
+                ("Ledger rows under off", "off-rows", off, score.baseline_rows),
+            )
+            if runs
+        ],
     )
 
 

@@ -83,7 +83,9 @@ def schemas() -> dict[str, dict[str, Any]]:
         "memory.schema.json": _memory(),
         "manifest.schema.json": _schema(ManifestFile, "manifest.yaml"),
         "verdicts.schema.json": _schema(dict[str, bool | Verdict], "verdicts.json: run ids and verdicts"),
-        "score.schema.json": _result(Score, "score.json, and what score --json prints", dropped=("rows",)),
+        "score.schema.json": _result(
+            Score, "score.json, and what score --json prints", dropped=("rows", "baseline_rows")
+        ),
         "comparison.schema.json": _result(Comparison, "What compare --json prints"),
         "plan.schema.json": _schema(Plan, "What plan --json prints"),
     }

@@ -94,7 +94,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was computed; docs/logs.md explains each field. Null is "undefined", never 0 or 1.
 
     ``strict_bound`` is what strict would be if every invalid or unjudged run had passed. ``interpretable`` is
-    false when a control failed. ``rows`` are the first attempts themselves; score.json leaves them out.
+    false when a control failed. ``rows`` are the first attempts themselves, ``baseline_rows``
+    those under ``off``; score.json leaves both out.
     """
 
     runs: int
@@ -128,6 +129,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     manifests: dict[str, str]
     rows: tuple[Run, ...]
+    baseline_rows: tuple[Run, ...]
 
     @property
     def exit_code(self) -> int:
@@ -157,16 +159,18 @@ def score_paths(
     gathered = gather_folders(treated, verdicts, problems)
     limit = threshold_of(gathered, threshold)
     effect = None
+    baseline_rows: tuple[Run, ...] = ()
     if off:
         baseline = gather_folders(off, verdicts, [])
+        baseline_rows = baseline.runs
         effect = effect_of(gathered.runs, baseline.runs, baseline.sources)
         what = f"ran under off: the baseline for the effect of faults ({len(baseline.runs)} runs), not scored"
         problems = [*gathered.problems, *(Problem(str(folder.path), None, what) for folder in off)]
         problems += baseline.problems
         gathered = gathered._replace(problems=tuple(problems))
-    return score_gathered(
-        gathered, limit, effect, controls_of(positive, negative, known_to_pass, verdicts=verdicts)
-    )
+    controls = controls_of(positive, negative, known_to_pass, verdicts=verdicts)
+    score = score_gathered(gathered, limit, effect, controls)
+    return msgspec.structs.replace(score, baseline_rows=baseline_rows)
 
 
 def controls_of(
@@ -188,7 +192,7 @@ def controls_of(
 def score_json(score: Score) -> bytes:
     """The score as one JSON object with its exit code, ending in a newline; undefined numbers are null."""
     data = {**msgspec.to_builtins(score), "exit_code": score.exit_code}
-    del data["rows"]
+    del data["rows"], data["baseline_rows"]
     data["origins"] = [origin._asdict() for origin in score.origins]
     data["problems"] = [problem._asdict() for problem in score.problems]
     return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
@@ -296,6 +300,7 @@ def score_gathered(
         findings=_findings(counts, threshold.value, folded, exposure, failed),
         manifests={str(path): manifest.text for path, manifest in gathered.manifests.items()},
         rows=gathered.runs,
+        baseline_rows=(),
     )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from scoring.compare import compare_paths
+from scoring.ledger_rows import Rows
+from scoring.page import effect_tiles
 from scoring.report import report_html, write_comparison, write_report
 from scoring.score import Score, score_paths
 from tests.scoring.logs import (
@@ -123,6 +125,29 @@ def test_the_rows_behind_a_number_are_the_ledgers(tmp_path: Path) -> None:
     assert f"<td>{tmp_path}/runlog.jsonl:2</td>" in html
 
 
+def test_numbers_lead_to_their_rows_and_those_of_the_baseline_have_a_table(tmp_path: Path) -> None:
+    places = rich_folders(tmp_path)
+    score = score_paths([places["treated"], places["off"]])
+    html = report_html(score)
+    for title in (
+        "exposed runs",
+        "faults per run",
+        "effect of the faults",
+        "strict",
+        "gap",
+        "tokens per fault",
+    ):
+        assert f'runs behind <span class="of">{title}</span>' in html
+    rows, off = Rows(score.rows), Rows(score.baseline_rows, "off")
+    effect = effect_tiles(score, rows, off)[0]
+    counted = {group.label.rpartition(" (")[0]: len(group.links) for group in effect.groups}
+    treated, baseline = score.rows, score.baseline_rows
+    assert counted["with faults, passed"] == sum(run.is_pass for run in treated)
+    assert counted["with faults, passed"] + counted["with faults, not passed"] == len(treated)
+    assert counted["under off, passed"] == sum(run.is_pass for run in baseline)
+    assert all(f'<tr id="{link.anchor}"' in html for group in effect.groups for link in group.links)
+
+
 def test_plots_hold_what_the_tables_say(tmp_path: Path) -> None:
     html = report_html(score_paths([write_runs(tmp_path, *published_runs())]))
     forest = html[html.index('aria-labelledby="scores-plot-title"') :]
@@ -161,12 +186,15 @@ def test_a_small_run_is_a_smoke_run(tmp_path: Path) -> None:
 
 
 def test_long_lists_are_cut_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scoring.page.ROWS_SHOWN", 7)
-    monkeypatch.setattr("scoring.page._LINKS_SHOWN", 5)
+    monkeypatch.setattr("scoring.ledger_rows.ROWS_SHOWN", 7)
+    monkeypatch.setattr("scoring.ledger_rows._LINKS_SHOWN", 5)
     page = report_html(score_paths([write_runs(tmp_path, *published_runs())]))
     assert "113 more are not shown" in page
     assert "and 60 more" in page
     assert page.count('<tr id="run-') == 7
+    # A run that the table does not show leads to the table all the same.
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r' id="([^"]+)"', page))
+    assert '<a href="#ledger-rows">' in page
 
 
 def test_a_comparison_has_a_page(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("page")
+    # A path that is wider than a telephone.
+    folder = tmp_path_factory.mktemp("page") / ("a-very-long-name-of-a-folder-" * 3)
+    folder.mkdir()
     places = rich_folders(folder)
     score = score_paths(
         [places["treated"], places["off"]], positive=[places["positive"]], negative=[places["negative"]]
