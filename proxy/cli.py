@@ -331,7 +331,10 @@ def forget(
     then not be gone on with.
     """
     from ledger.memory import forget_memory
+    from proxy.usage import UsageError
 
+    if not folder.exists():
+        raise UsageError(f"{folder} does not exist: give a run folder")
     gone = forget_memory(folder)
     terminal.write("\n".join(f"deleted {path}" for path in gone) or f"{folder} has no memory to delete")
 

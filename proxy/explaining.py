@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
@@ -22,6 +22,8 @@ from scheduler.explain import Explanation, explain
 from scheduler.fitting import Gaps, gaps_of
 from scheduler.nearest import unknown
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
 
 class _Query(msgspec.Struct, forbid_unknown_fields=True):
     tool: str
@@ -29,8 +31,8 @@ class _Query(msgspec.Struct, forbid_unknown_fields=True):
     harness: str = "generic"
     task_id: str = "default"
     role: str = "main"
-    occurrence: int = 0
-    k: int = 0
+    occurrence: _Count = 0
+    k: _Count = 0
     result: str | None = None
 
 

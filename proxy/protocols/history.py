@@ -229,6 +229,9 @@ def _new_items(body: bytes, base: int, end: int, previous: ParsedRequest) -> tup
 def _elements(body: bytes, base: int, start: int, end: int) -> list[RawItem] | None:
     """The elements between ``start`` and ``end``, their places counted from ``base``; None when what stands
     there are the elements of more than one array."""
+    first = _skip(body, start)
+    if first < end and body[first] not in b'{"':
+        raise WireError("unexpected shape: an element of the history is neither an object nor a text")
     # Two brackets: what closes the array early and opens another one cannot pass for elements.
     lists = _lists.decode(b"[[" + body[start:end] + b"]]")
     if len(lists) != 1:

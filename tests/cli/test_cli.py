@@ -300,12 +300,26 @@ def test_explain_agrees_with_what_is_served(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["", "[]", '{"arguments": {}}', '{"tool": "Read", "arguments": {}, "harnes": 1}']
+    "query",
+    [
+        "",
+        "[]",
+        '{"arguments": {}}',
+        '{"tool": "Read", "arguments": {}, "harnes": 1}',
+        '{"tool": "Read", "arguments": {}, "occurrence": -1}',
+    ],
 )
 def test_explain_says_what_it_wants(tmp_path: Path, query: str) -> None:
     done = run("explain", home=tmp_path, stdin=query)
     assert done.returncode == 2
     assert done.stderr.startswith("chaosproxy: expected one call as JSON")
+
+
+def test_forget_says_when_there_is_no_such_folder(tmp_path: Path) -> None:
+    """A slip in the name must not look as if the texts were gone."""
+    done = run("forget", "no-such-folder", home=tmp_path)
+    assert done.returncode == 2
+    assert "no-such-folder does not exist" in done.stderr
 
 
 def test_doctor_names_what_is_in_the_way(tmp_path: Path) -> None:

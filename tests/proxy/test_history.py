@@ -294,3 +294,14 @@ def test_everything_that_can_be_asked_of_a_request_answers(raw: bytes) -> None:
     for ask in asks:
         with contextlib.suppress(WireError):
             ask()
+
+
+@pytest.mark.parametrize("element", [b"3", b"null", b"[]", b"true", b"-1"])
+def test_a_history_of_something_else_is_not_taken_apart(
+    element: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body can be large, and its elements many: the first one tells that it is no history."""
+    monkeypatch.setattr("proxy.protocols.history._lists", None)
+    raw = b'{"messages": [ ' + b",".join([element] * 3) + b'],"tools":[{}]}'
+    with pytest.raises(WireError, match="neither an object nor a text"):
+        AnthropicMessages().parse_request(raw, None)
