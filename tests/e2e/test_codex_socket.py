@@ -140,6 +140,32 @@ def test_a_model_whose_one_tool_runs_scripts(stage: Staging, name: str, kind: st
     assert "hello" in json.dumps(sent[-1])
 
 
+def test_an_agent_that_is_told_what_its_parent_knows(stage: Staging) -> None:
+    """A spawned agent has a socket of its own, and its parent's whole history as the harness has it."""
+    scene = stage("codex-built-in")
+    scene.write({"a.txt": "".join(f"line {n} of it\n" for n in range(30))})
+    look = 'const r = await tools.exec_command({cmd:"cat a.txt"}); text(r.output);'
+    wait = 'const r = await tools.exec_command({cmd:"sleep 4; echo slept"}); text(r.output);'
+    spawn = ToolCall("spawn_agent", {"message": "Look at it too.", "task_name": "look"})
+    played = scene.play(
+        call_turns(_exec(look), spawn, _exec(wait)),
+        forced({"tool": "exec", "nth": 1, "kind": "empty"}),
+        model="gpt-5.6-sol",
+    )
+    assert played.outcome.exit_code == 0, played.outcome.stderr
+    assert not played.of("error")
+    threads = {request.header("thread-id") for request in played.received}
+    assert len(threads) == 2
+    told = [
+        request.body
+        for request in played.received
+        if request.header("x-codex-parent-thread-id") and b"_output" in request.body
+    ]
+    assert told
+    assert not any(b"line 29 of it" in request.body for request in played.received)
+    assert any(d["conversation"] == "c1" and not d["first"] for d in played.of("delivery"))
+
+
 @_BOTH
 def test_a_session_that_is_resumed(stage: Staging, name: str) -> None:
     """On a new connection, where it says everything again: before it asks, so that the endpoint is ready."""
