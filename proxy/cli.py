@@ -314,12 +314,15 @@ def plan(
     calls: Annotated[int, typer.Option(min=1, help="Tool calls that a run makes, about.")] = 30,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks.")] = 10,
     repeat: Annotated[int, typer.Option(min=1, help="Runs per task: seeds times repeats.")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, to the last digit.")] = False,
 ) -> None:
     """What a design would expose, and the smallest difference that it can show, before money is spent."""
     from configs import load_profile
-    from scoring.plan_text import plan_text
+    from scoring import plan as planning
+    from scoring.plan_text import plan_json, plan_text
 
-    terminal.write(plan_text(load_profile(profile), calls=calls, tasks=tasks, repeats=repeat))
+    found = planning.plan(load_profile(profile), calls=calls, tasks=tasks, repeats=repeat)
+    terminal.write(plan_json(found).decode() if json else plan_text(found))
 
 
 @app.command()

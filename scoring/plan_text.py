@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 from rich.console import RenderableType
 
-from scheduler.profile import Profile
-from scoring.plan import Plan, plan
+from scoring.plan import Plan
 from scoring.text import plain, rendered
 from scoring.wording import Section, interval, share
 
 
-def plan_text(
-    profile: Profile, *, calls: int, tasks: int, repeats: int, mix: Mapping[str, float] | None = None
-) -> str:
-    """The plan as plain text without colours, ending with a newline. Raises ``BadPlan``."""
-    return plain(plan_tables(plan(profile, calls=calls, tasks=tasks, repeats=repeats, mix=mix))) + "\n"
+def plan_text(found: Plan) -> str:
+    """The plan as plain text without colours, ending with a newline."""
+    return plain(plan_tables(found)) + "\n"
 
 
 def plan_json(found: Plan) -> bytes:

@@ -253,4 +253,6 @@ def test_plan_tells_before_money_is_spent(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "faults per run   2.00" in done.stdout
     assert "smallest difference" in done.stdout
+    as_json = json.loads(command(*arguments, "--json", home=tmp_path).stdout)
+    assert as_json["faults_per_run"] == pytest.approx(2)
     assert command("plan", "--tasks", "0", home=tmp_path).returncode == 2

@@ -127,7 +127,7 @@ def test_designs_that_cannot_be(design: dict[str, object], says: str) -> None:
 
 
 def test_the_text_says_it_all() -> None:
-    text = plan_text(load_profile("moderate"), calls=20, tasks=10, repeats=3)
+    text = plan_text(plan(load_profile("moderate"), calls=20, tasks=10, repeats=3))
     for said in ("Expected exposure", "too few to say anything", "smallest difference", "tasks"):
         assert said in text
     assert plan_json(plan(load_profile("off"), calls=1, tasks=2, repeats=1)).startswith(b"{")
