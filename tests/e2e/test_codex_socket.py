@@ -245,7 +245,7 @@ def test_killed_in_the_middle_of_a_command_and_resumed(stage: Staging, name: str
     assert verify_log(played.log).ok
 
 
-@_BOTH
+@pytest.mark.parametrize("name", [*SOCKETS, "codex"])
 def test_a_result_that_is_first_seen_in_a_compaction_is_decided_there(stage: Staging, name: str) -> None:
     """The endpoint sums up for the built-in provider, the model for another; both go on counting."""
     scene = stage(name)

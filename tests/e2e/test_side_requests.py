@@ -1,0 +1,107 @@
+"""What is no step of the agent does not count: retries, cut answers, titles and compactions on real programs.
+
+Where a call stands is known from the script alone, so that a shift is seen in one session.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from harness.script import Misstep
+from harness.turns import ToolCall
+from scoring.verify import verify_log
+from tests.e2e.stage import SPEECHES, Played, Speech, Stage, call_turns, forced, result_of
+
+_SESSION = "0c9c1e9e-5b1d-4f8e-9d57-3f0d6f2f2a11"
+_BUSY = Misstep(status=503, headers=(("retry-after", "0"),))
+_CUT = Misstep(cut_after_bytes=400)
+_WHOLE = Misstep()
+# One answer is lost before it begins, a later one in its middle. Gemini CLI gives up on the second kind.
+_BOTH = (*SPEECHES, "pi-chat", "pi-responses", "codex", "opencode", "qwen-code", "mini-swe-agent")
+_MISSTEPS = {"gemini-cli": (_WHOLE, _BUSY)} | dict.fromkeys(_BOTH, (_WHOLE, _BUSY, _WHOLE, _CUT))
+Staging = Callable[[str], Stage]
+
+
+def _calls(scene: Stage) -> list[ToolCall]:
+    """Some of them more than once, so that a call that is counted twice draws another fate."""
+    scene.write({f"part{n}.txt": f"content of part {n}\nvalue = {n}\n" for n in range(3)})
+    speech = scene.speech
+    return [
+        call
+        for n in range(3)
+        for call in (speech.reads(f"part{n}.txt"), speech.runs("wc -l part0.txt; echo counted"))
+    ]
+
+
+def _stand_where_the_script_says(played: Played, calls: Sequence[ToolCall]) -> None:
+    """Each call was decided once, where it stands in the script."""
+    asked = [r for r in played.of("decision") if r["skipped"] not in ("orphaned", "superseded")]
+    times: Counter[str] = Counter()
+    in_family: Counter[str] = Counter()
+    expected = []
+    for call, record in zip(calls, asked, strict=False):
+        what = f"{call.tool} {dict(call.arguments)}"
+        expected.append((call.tool, times[what], in_family[record["family"]]))
+        times[what] += 1
+        in_family[record["family"]] += 1
+    assert [(r["tool"], r["occurrence"], r["ordinal"]) for r in asked[: len(calls)]] == expected
+    assert len({r["conversation"] for r in asked}) == 1
+    assert not played.of("error")
+    assert verify_log(played.log).ok
+
+
+def _rules(speech: Speech) -> list[dict[str, Any]]:
+    """The second command, and the last read: they come after a retry each."""
+    rules: list[dict[str, Any]] = [
+        {"tool": speech.shell, "match": "counted", "nth": 2, "kind": "post_effect_error"}
+    ]
+    if speech.read:
+        rules.append({"tool": speech.read, "nth": 3, "kind": "wrong_data"})
+    return rules
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", _MISSTEPS)
+def test_a_request_that_is_made_again_shifts_nothing(stage: Staging, name: str) -> None:
+    scene = stage(name)
+    calls = _calls(scene)
+    missteps = _MISSTEPS[name]
+    played = scene.play(call_turns(*calls), forced(*_rules(scene.speech)), missteps=missteps)
+    assert played.outcome.exit_code == 0, played.outcome.stderr[-2000:]
+    tries = len(calls) + 1 + sum(m is not _WHOLE for m in missteps)
+    assert len(played.turns) >= tries
+    _stand_where_the_script_says(played, calls)
+    fired = [record for record in played.of("decision") if record["fired"]]
+    assert [record["kind"] for record in fired] == [rule["kind"] for rule in _rules(scene.speech)]
+    assert all(record["skipped"] is None for record in fired)
+    for record in fired:
+        deliveries = [r for r in played.of("delivery") if r["call_id"] == record["call_id"]]
+        assert [r["first"] for r in deliveries].count(True) == 1
+    if name == "opencode":
+        # A title was asked for, and had no part in it.
+        assert any(
+            request.conversation.side == "no_tools" for request in played.received if request.conversation
+        )
+
+
+def test_a_compaction_shifts_nothing_and_is_told_the_payload(stage: Staging) -> None:
+    """Claude Code sums its session up with all tools on offer, and goes on."""
+    scene = stage("claude-code")
+    calls = _calls(scene)
+    profile = forced(*_rules(scene.speech))
+    first = scene.play(call_turns(*calls[:4]), profile, session=_SESSION)
+    summed = scene.play(call_turns(*calls), profile, resume=_SESSION, prompt="/compact")
+    last = scene.play(call_turns(*calls), profile, resume=_SESSION, prompt="Go on.")
+    assert last.outcome.exit_code == 0, last.outcome.stderr
+    views = [request.conversation for request in summed.received]
+    (compaction,) = [view for view in views if view is not None and view.side == "compaction"]
+    assert len(compaction.results) == 4
+    shown = result_of(first.turns[-1], 3).text.split("\n\n<system-reminder>")[0]
+    assert compaction.results[3].text.startswith(shown)
+    assert "Steps done" in "\n".join(last.turns[0].conversation.opening)  # type: ignore[union-attr]
+    _stand_where_the_script_says(last, calls)
+    assert [r["kind"] for r in last.of("decision") if r["fired"]] == ["post_effect_error", "wrong_data"]
