@@ -25,7 +25,8 @@ def words_of(
     ``{duration}`` the call's time limit (``120``, ``120000``, ``2.0``, ``2m 0s``); ``{items:x}`` is how many
     items the list ``x`` has (1 when it is no list), ``{bytes:x}`` how long the text ``x`` is in UTF-8,
     ``{json:x}`` and ``{page:x}`` the text as ``quoted`` writes it, ``{absolute:x}`` a path from the root
-    and ``{relative:x}`` one from the workspace, when that is known. ``{where}`` is the argument ``path``
+    and ``{relative:x}`` one from the workspace, when that is known; ``{given:x|words}`` the argument ``x``
+    itself, or these words where the call has none. ``{where}`` is the argument ``path``
     made absolute, or else the workspace; ``{remote}`` what an MCP server calls its tool.
 
     There may be: ``{workspace}``, ``{host}`` of a URL, and of a shell command, about the program that could
@@ -36,6 +37,7 @@ def words_of(
     target = tool if value is None else command_text(value) or _plain(value)
     seconds = rule.timeout.seconds(arguments)
     words = {str(key): _plain(item) for key, item in arguments.items()}
+    words |= {f"given {key}": item for key, item in words.items()}
     words |= {
         "tool": tool,
         "remote": tool.rsplit("__", 1)[-1],
@@ -80,7 +82,7 @@ _HOST = re.compile(r"https?://(?:[^/?#@\s]*@)?([\w.-]+)")
 
 def can_fill(wording: Wording, words: Mapping[str, str]) -> bool:
     """Whether there are words for all places of ``wording``."""
-    return all(is_always_known(how, place) or place in words for how, place in PLACE.findall(wording.text))
+    return all(is_always_known(how, place) or place in words for how, place, _ in PLACE.findall(wording.text))
 
 
 def fitting_wordings(wordings: tuple[Wording, ...], words: Mapping[str, str]) -> list[Wording]:
@@ -121,7 +123,9 @@ def fill(
 
 def _filled(text: str, words: Mapping[str, str], stream: PayloadStream | None) -> str:
     def word(match: re.Match[str]) -> str:
-        how, place = match.groups()
+        how, place, otherwise = match.groups()
+        if how == "given":
+            return words.get(f"given {place}", otherwise or "")
         if how == "items":
             return str(_items(words.get(place, "")))
         if how == "bytes":

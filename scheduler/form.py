@@ -79,7 +79,7 @@ def _checked_notice(notice: str) -> str:
     return notice
 
 
-PLACE = re.compile(r"\{(?:(items|bytes|json|page|absolute|relative):)?(\w+)\}")
+PLACE = re.compile(r"\{(?:(items|bytes|json|page|absolute|relative|given):)?(\w+)(?:\|([^{}|]*))?\}")
 # Places that every call has words for.
 ALWAYS_KNOWN = frozenset(
     "tool remote target name program seconds milliseconds minutes duration where pid hex6 hex12".split()  # noqa: SIM905
@@ -88,7 +88,7 @@ ALWAYS_KNOWN = frozenset(
 
 def is_always_known(how: str, place: str) -> bool:
     """Whether every call has words for a place: ``how`` they are to be put there, if in no plain way."""
-    return place in ALWAYS_KNOWN or how in {"items", "bytes"}
+    return place in ALWAYS_KNOWN or how in {"items", "bytes", "given"}
 
 
 class Wording(Checked):
@@ -115,7 +115,7 @@ class Wording(Checked):
     @property
     def is_for_all(self) -> bool:
         """Whether every call can have it, whatever its arguments."""
-        return not self.when and all(is_always_known(how, name) for how, name in PLACE.findall(self.text))
+        return not self.when and all(is_always_known(how, name) for how, name, _ in PLACE.findall(self.text))
 
 
 class Count(Checked):

@@ -32,6 +32,7 @@ def filled(text: str, rule: ToolRule, arguments: dict[str, Any], workspace: str 
         ("{count} {flag} {list}", '3 true ["é"]'),
         ("{items:list} {items:two} {items:told} {items:count} {items:none}", "1 2 3 1 1"),
         ("{bytes:word} {bytes:none}", "2 0"),
+        ("{given:told|(none)} {given:directory|(none)} {directory} {given:nothing}", "[1, 2, 3] (none) src "),
         ("{unknown} {}", "{unknown} {}"),
     ],
 )

@@ -408,6 +408,14 @@ def test_a_path_is_told_the_way_that_the_wording_says(name: str) -> None:
             assert any("/ws/src/a.py" in text for text in texts) or not told, (tool, texts)
 
 
+@pytest.mark.parametrize(("arguments", "place"), [({}, "(root)"), ({"directory": "/ws/sub"}, "/ws/sub")])
+def test_qwen_code_says_where_a_command_ran(arguments: dict[str, Any], place: str) -> None:
+    command = {"command": "cd elsewhere && make"} | arguments
+    for kind in ("post_effect_error", "empty"):
+        text = rewritten(kind, "qwen-code", "run_shell_command", "odd", arguments=command).text
+        assert f"\nDirectory: {place}\n" in text
+
+
 @pytest.mark.parametrize("name", sorted(configs.dialects()))
 def test_no_payload_gives_itself_away(name: str) -> None:
     dialect = configs.dialect(name)
