@@ -14,6 +14,7 @@ from harness.conformance_files import capability_of, write_capability, write_evi
 from harness.conformance_probes import cells_of, load_probes
 from harness.conformance_runner import Findings, Progress, Suite, run_suite, scratch_folder
 from harness.conformance_table import table_text
+from harness.processes import interrupted_by_signals
 from scheduler.faults import KINDS
 from scheduler.nearest import unknown
 
@@ -61,7 +62,7 @@ def run_conformance(
         raise HarnessError(f"none of these kinds is for a tool of {harness}: {', '.join(kinds)}")
     program = adapter.find()
     progress.say(f"{words.title} {program.version}: {len(cells)} cells, {repeat} starts each")
-    with scratch_folder() as scratch:
+    with interrupted_by_signals(), scratch_folder() as scratch:
         findings = run_suite(Suite(adapter, program, probes, cells, repeat), scratch, progress)
     folder = out or DEFAULT_OUT
     written = write_capability(capability_of(findings, datetime.datetime.now(datetime.UTC).date()), folder)

@@ -17,7 +17,7 @@ from harness.adapter import Adapter, Job, Program
 from harness.conformance_disk import Disk, picture
 from harness.conformance_plan import END_TEXT, Placed, Plan, Site, write_files
 from harness.conformance_probes import Offer, ProbeSet, filled
-from harness.launch import Launch, Outcome
+from harness.launch import Launch, Outcome, Running
 from harness.received import Received
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import Conversation, Turn
@@ -229,17 +229,28 @@ class Stage:
         return Session(plan, outcome, received, _records(log), witness.disk, invalid)
 
     def _run_and_kill(self, url: str, plan: Plan) -> Outcome | None:
-        """Kills the program in its last call; its outcome when it ended before."""
+        """Kills the program in its last call; its outcome when it never came to that."""
         running = self._launch(url).start()
+        try:
+            hangs = self._waits_for(plan.started, running)
+        except BaseException:
+            running.kill()
+            raise
+        if not hangs:
+            return running.wait(0.1)
+        running.kill()
+        running.wait(self.timeout_s)
+        return None
+
+    def _waits_for(self, started: Path | None, running: Running) -> bool:
+        """Whether the program came to the call that does not end."""
         until = time.monotonic() + self.timeout_s
-        while not running.ended and time.monotonic() < until:
-            if plan.started is not None and plan.started.exists():
-                time.sleep(_SETTLE_S)
-                running.kill()
-                running.wait(self.timeout_s)
-                return None
+        while started is None or not started.exists():
+            if running.ended or time.monotonic() > until:
+                return False
             time.sleep(_LOOK_AGAIN_S)
-        return running.wait(0.1)
+        time.sleep(_SETTLE_S)
+        return True
 
     def _launch(self, url: str, *, resume: bool = False) -> Launch:
         session = "3f0b7c52-7a51-4f0e-9d0c-5a2f6d9b1c44"

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from typer.main import get_command
 
+from configs import capability_names, dialect, load_capability
 from ledger.records import SkipReason
 from ledger.runs import RunLine, append_run
 from proxy.cli import app
@@ -37,6 +38,23 @@ def test_every_make_target_of_the_readme_is_there() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text("utf-8")):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", capability_names())
+def test_the_conformance_figures_are_those_of_the_capability_files(name: str) -> None:
+    harness, _, version = name.rpartition("@")
+    capability = load_capability(harness, version)
+    assert capability is not None
+    passed = sum(cell.result == "pass" for cell in capability.cells)
+    row = (
+        f"| {dialect(harness).title} {version} | {passed} of {len(capability.cells)} cells pass"
+        f" | {capability.date} |"
+    )
+    document = (ROOT / "docs" / "conformance.md").read_text("utf-8")
+    assert row in document
+    for cell in capability.cells:
+        if cell.result == "gap":
+            assert f"{cell.tool} `{cell.kind}`" in document, "each gap is told with its cause"
 
 
 def test_the_two_lines_of_the_readme(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from configs import dialect, read_yaml
+from configs import capability_names, dialect, load_capability, read_yaml
 from harness.adapters import adapter_named
 from harness.conformance_files import capability_of, write_capability, write_evidence
 from harness.conformance_plan import Site, short_plan
@@ -366,6 +366,16 @@ def test_a_cell_that_fails_is_a_gap_of_the_file_and_not_of_the_table(tmp_path: P
     assert {cell.result for cell in capability.cells} == {"gap"}
     assert all((cell.reason or "").startswith("failed: ") for cell in capability.cells)
     assert capability.gaps()["read"] == ["not_found", "wrong_data"]
+
+
+@pytest.mark.parametrize("name", capability_names())
+def test_a_capability_file_has_every_cell(name: str) -> None:
+    harness, _, version = name.rpartition("@")
+    capability = load_capability(harness, version)
+    assert capability is not None
+    asked = {(cell.tool, cell.family, cell.kind) for cell in cells_of(load_probes(harness), dialect(harness))}
+    assert {(cell.tool, cell.family, cell.kind) for cell in capability.cells} == asked
+    assert all(cell.runs >= 3 for cell in capability.cells if cell.result == "pass")
 
 
 @pytest.mark.parametrize("kinds", [("empty",), ("timeout", "locked")])
