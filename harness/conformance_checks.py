@@ -29,16 +29,11 @@ def judge(cell: Cell, seen: Evidence, dialect: Dialect, *, looks_kept: bool) -> 
     )
 
 
-def answered_otherwise(seen: Evidence) -> bool:
-    """Whether the fault was left out because the tool's own result was another one than without the fault, as
-    when a harness loses what a command printed: that says nothing of the fault, and is asked again."""
+def did_not_fit(seen: Evidence) -> bool:
+    """Whether the fault was left out because of what the tool itself gave, as when a harness loses what a
+    command printed: that says nothing of the fault, and is asked again."""
     decision = seen.decision
-    return (
-        decision is not None
-        and decision.skipped in {"no_change", "no_text", "already_failed"}
-        and seen.true is not None
-        and decision.original_sha256 not in {None, sha256_of(seen.true.own)}
-    )
+    return decision is not None and decision.skipped in {"no_change", "no_text", "already_failed"}
 
 
 def _probe_works(cell: Cell, seen: Evidence, dialect: Dialect, *, looks_kept: bool) -> Iterator[str]:
