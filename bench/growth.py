@@ -12,7 +12,7 @@ from bench.conversation import Conversation, Harness
 from bench.effort import Effort
 from bench.figures import Figure, spread
 from bench.log import count_records, request_records
-from bench.share import loads_time
+from bench.share import InProcess, Spent, loads_time
 from bench.supply import play
 
 Say = Callable[[str], None]
@@ -26,7 +26,30 @@ def measure_growth(effort: Effort, say: Say) -> list[Figure]:
     for harness in _HARNESSES:
         with processes.workspace() as folder:
             figures += _sessions(harness, effort, folder, say=say)
+            figures.append(_in_process(harness, effort, folder))
+            say(f"growth: {harness}: in process")
     return figures
+
+
+def _in_process(harness: Harness, effort: Effort, folder: Path) -> Figure:
+    """The same without sockets, by the processor's clock: whatever else the machine does."""
+    inside = InProcess(folder)
+    sessions: list[list[Spent]] = []
+    for session in range(effort.sessions):
+        conversation = Conversation(harness, seed=100 + session)
+        sessions.append([])
+        for i in range(effort.session_turns):
+            turn = conversation.next(result_bytes=10_000 if not i else 1_500)
+            sessions[-1].append(inside.play(conversation, turn, f"session-{session}"))
+    inside.close()
+    turns = range(effort.session_turns)
+    mine = [median(session[i].whole_ns for session in sessions) for i in turns]
+    yardstick = [median(session[i].loads_ns for session in sessions) for i in turns]
+    return Figure(
+        "growth", harness, "processor time per turn / orjson.loads, in process",
+        spread([a / b for a, b in zip(mine, yardstick, strict=True)]), _TARGET,
+        f"{median(mine) / 1e3:.0f} µs against {median(yardstick) / 1e3:.0f} µs",
+    )  # fmt: skip
 
 
 def _sessions(harness: Harness, effort: Effort, folder: Path, say: Say) -> list[Figure]:
