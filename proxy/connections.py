@@ -24,7 +24,7 @@ from mitmproxy.proxy.layer import CommandGenerator, Layer
 
 # Beyond this a copy costs more than a write.
 _JOINED_BYTES = 1 << 16
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
 
 _Handler = Callable[..., Awaitable[None] | None]
 
