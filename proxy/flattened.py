@@ -132,12 +132,14 @@ def _target(flattened: Flattened, before: str, text: str) -> str | None:
 class Shown(NamedTuple):
     """What the model was shown in the conversation that is retold, and in the rest of the run.
 
-    ``target_of`` gives a path as the targets of the showings are written.
+    ``target_of`` gives a path as the targets of the showings are written. ``awaited``: a call that is to fail
+    has not had its result yet.
     """
 
     here: Sequence[Showing]
     elsewhere: Sequence[Showing]
     target_of: Callable[[str], str]
+    awaited: bool = False
 
 
 def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retelling:
@@ -152,6 +154,9 @@ def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retell
     choices = _each(told, showings) if flattened.which == "each" else [_latest(i, showings) for i in told]
     edits: list[tuple[int, int, str]] = []
     doubts: list[str] = []
+    if shown.awaited and flattened.which == "each" and told and told[-1].mark is None:
+        # Results are told in order: the newest stands last, and it may have been cut to be told.
+        doubts.append("the result of a call that was to fail is first seen where it is retold, as it came")
     for item, choice in zip(told, choices, strict=True):
         news = choice or {other.new for other in shown.elsewhere if other.mark == item.mark}
         if len(news) > 1:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from configs import dialects
 from ledger.decisions import DecisionLog, LedgerError
 from ledger.memory import Memory, Tip
-from proxy.conversation import Conversation
+from proxy.conversation import Conversation, decode_draw
 from proxy.deciding import plain_target
 from proxy.encoding import CodingError, coding_of, decode, encode
 from proxy.exchange import Exchange, Head, Refusal
@@ -275,7 +275,7 @@ class Injector:
         request: ParsedRequest,
         first_item: int,
     ) -> Retold:
-        if flattened is None or not run.replaced:
+        if flattened is None or not (run.replaced or conversation is None):
             return NOTHING
         # A conversation that is summed up is told as it stands then; what it is told again, it keeps.
         newest = self._memory.newest_tip(run.run_id) if conversation is None else None
@@ -292,6 +292,7 @@ class Injector:
     def _shown(
         self, run: Run, conversation: Conversation | None, newest: Tip | None, flattened: Flattened
     ) -> Shown:
+        alone = conversation is None
         if newest is not None:
             conversation = self._conversations.get(run, newest.conversation)
         here = conversation.id if conversation is not None else None
@@ -304,7 +305,19 @@ class Injector:
             showings_of(flattened, rows[first:]),
             showings_of(flattened, elsewhere + rows[:first]),
             lambda target: plain_target(places.abstract(target)),
+            awaited=alone and self._awaits(run),
         )
+
+    def _awaits(self, run: Run) -> bool:
+        """Whether the last answer of a conversation has a call that is to fail and was not answered yet."""
+        for name in self._memory.unanswered_conversations(run.run_id):
+            conversation = self._conversations.get(run, name)
+            newest = max(row.depth for row in conversation.rows)
+            for row in conversation.pending:
+                drawn = decode_draw(row.draw)
+                if row.depth == newest and row.skipped is None and drawn.fired and drawn.limited is None:
+                    return True
+        return False
 
     def _tools_digest(self, tools: bytes) -> str | None:
         if not is_tool_list(tools):

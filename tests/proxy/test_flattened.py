@@ -113,6 +113,38 @@ def test_what_cannot_be_told_apart_is_replaced_and_said(tmp_path: Path) -> None:
     assert len(stage.records("error")) == 1
 
 
+@pytest.mark.parametrize("kind", ["post_effect_error", "permission_denied"])
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_result_that_is_first_told_in_a_summary_is_no_clean_run(
+    tmp_path: Path, kind: str, restart: bool, earlier: int
+) -> None:
+    """The harness sums up before the model has seen its newest result: there is no result to replace."""
+    stage = Stage(tmp_path, force({"family": "read", "nth": earlier + 1, "kind": kind}))
+    agent = stage.pi()
+    results = [f"seen {i}\n" for i in range(earlier)]
+    for i, value in enumerate(results):
+        agent.turn(*read(f"t{i}", f"{i}.txt", "read"), value)
+    agent.ask(read("new", "new.txt", "read"))
+    if restart:
+        stage.restart()
+    said = pi_conversation([*results, "fresh\n"])
+    assert compaction(stage, said) == said
+    (error,) = stage.records("error")
+    assert (error["where"], "first seen where it is retold" in error["reason"]) == ("flattened", True)
+
+
+def test_a_summary_that_tells_no_newer_result_is_clean(tmp_path: Path) -> None:
+    """A call that is to fail is out, and a title or an earlier part of the conversation is asked about."""
+    stage = Stage(tmp_path, force({"family": "read", "nth": 2, "kind": "post_effect_error"}))
+    agent = stage.pi()
+    agent.turn(*read("t0", "0.txt", "read"), "seen\n")
+    agent.ask(read("new", "new.txt", "read"))
+    for told in (pi_conversation(["seen\n"]), "Give it a title."):
+        assert compaction(stage, told) == told
+    assert not stage.records("error")
+
+
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize("kept", [0, 2])
 def test_a_second_compaction_tells_what_came_after_the_first(
