@@ -29,11 +29,16 @@ def judge(cell: Cell, seen: Evidence, dialect: Dialect, *, looks_kept: bool) -> 
     )
 
 
-def did_not_fit(seen: Evidence) -> bool:
-    """Whether the fault was left out because of what the tool itself gave, as when a harness loses what a
-    command printed: that says nothing of the fault, and is asked again."""
+def says_nothing(seen: Evidence) -> bool:
+    """Whether what is wrong may be the tool's own doing: the fault did not fit what it gave, or it gave
+    something else than without the fault, as when a harness loses what a command printed."""
     decision = seen.decision
-    return decision is not None and decision.skipped in {"no_change", "no_text", "already_failed"}
+    if decision is None:
+        return False
+    if decision.skipped in {"no_change", "no_text", "already_failed"}:
+        return True
+    own = None if seen.true is None else sha256_of(seen.true.own)
+    return decision.original_sha256 is not None and decision.original_sha256 != own
 
 
 def _probe_works(cell: Cell, seen: Evidence, dialect: Dialect, *, looks_kept: bool) -> Iterator[str]:

@@ -69,7 +69,7 @@ class Evidence(msgspec.Struct, frozen=True):
     - ``waited_s``: from the request before to the one with the result.
     - ``turns``: how many steps the session came to, of ``turns_due``.
     - ``requests``: digests of the bodies that had the result.
-    - ``asked``: how many starts it took, see ``did_not_fit``.
+    - ``asked``: how many starts it took, see ``says_nothing``.
     """
 
     cell: str

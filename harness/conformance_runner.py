@@ -16,7 +16,7 @@ from msgspec.structs import replace as replace_struct
 
 from configs import dialect, load_profile
 from harness.adapter import Adapter, HarnessError, Program
-from harness.conformance_checks import did_not_fit, judge
+from harness.conformance_checks import judge, says_nothing
 from harness.conformance_disk import keeps_looks
 from harness.conformance_evidence import Evidence, gather
 from harness.conformance_plan import Site, full_plan, hanging_plan, short_plan
@@ -204,8 +204,8 @@ class _Batch:
 
     def _repeat(self, cells: list[Cell], repeat: int) -> Iterator[tuple[Cell, Evidence]]:
         """One pass over all cells. When a session stops early, the cell that it stopped at keeps that as its
-        evidence and the ones behind it get a start of their own; so do those whose fault did not fit what
-        the tool itself gave."""
+        evidence and the ones behind it get a start of their own; so do those that fail by what the tool
+        itself gave."""
         left = cells
         part = 0
         asked: Counter[int] = Counter()
@@ -221,14 +221,18 @@ class _Batch:
             for placed in (*told, *stopped_at):
                 evidence = gather(placed, session, clean, self.dialect, repeat)
                 asked[placed.cell.number] += 1
-                if did_not_fit(evidence) and asked[placed.cell.number] < _MOST_ASKED:
+                wrong = says_nothing(evidence) and self._wrong(placed.cell, evidence)
+                if wrong and asked[placed.cell.number] < _MOST_ASKED:
                     left.append(placed.cell)
                 else:
                     yield placed.cell, replace_struct(evidence, asked=asked[placed.cell.number])
             part += 1
 
+    def _wrong(self, cell: Cell, evidence: Evidence) -> tuple[str, ...]:
+        return judge(cell, evidence, self.dialect, looks_kept=self.looks_kept)
+
     def _judged(self, result: CellResult, evidence: Evidence) -> CellResult:
-        wrong = judge(result.cell, evidence, self.dialect, looks_kept=self.looks_kept)
+        wrong = self._wrong(result.cell, evidence)
         self.counter.done(
             f"{result.cell.title} {result.cell.kind}: {wrong[0] if wrong else 'seen'}"
             + (f" (start {evidence.repeat})" if self.suite.repeat > 1 else "")

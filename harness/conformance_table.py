@@ -51,7 +51,7 @@ def _notes(findings: Findings) -> Iterator[str]:
         yield from (f"FAIL: {name}: {sentence}" for sentence in result.wrong)
         more = sum(seen.asked - 1 for seen in result.evidence)
         if more:
-            yield f"asked again: {name}: {more} times the fault did not fit what the tool itself gave"
+            yield f"asked again: {name}: {more} times it failed by what the tool itself gave"
     for tool, reason in findings.not_probed.items():
         yield f"not probed: {tool}: {reason}"
     for family, tool in findings.stands_in.items():
