@@ -24,6 +24,7 @@ from harness.conformance_probes import Cell, ProbeSet
 from harness.conformance_safety import IMPOSSIBLE, RECORDED, fate_on_crash, fate_on_resume, is_lost
 from harness.conformance_session import Session, Stage, Wrap
 from harness.conformance_site import small_site
+from harness.processes import kill_by_home
 from ledger.records import Request
 from proxy.options import InjectorOptions
 from scheduler.call import Family
@@ -125,7 +126,11 @@ def run_suite(suite: Suite, scratch: Path, progress: Progress) -> Findings:
         with small_site(folder / "workspace") as web:
             stage = _stage(suite, offer, folder, web)
             batch = _Batch(suite, stage, counter, dialect(suite.adapter.name), looks_kept, seen)
-            results |= {result.cell.number: result for result in batch.play(cells)}
+            try:
+                results |= {result.cell.number: result for result in batch.play(cells)}
+            finally:
+                # An interrupt can come between the start of a program and the note of its number.
+                kill_by_home(str(stage.site.home))
     return Findings(
         harness=suite.adapter.name,
         version=suite.program.version,
