@@ -7,7 +7,8 @@ retold result is known again by its mark, a digest of the text as this harness r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
@@ -94,6 +95,15 @@ def showings_of(flattened: Flattened, rows: Sequence[CallRow]) -> list[Showing]:
     return found
 
 
+def withheld_in(rows: Iterable[CallRow]) -> list[Withheld]:
+    """The calls among ``rows`` that the harness knows by another name."""
+    return [
+        Withheld(row.wire_name, row.tool, row.arguments.decode("utf-8", "surrogatepass"))
+        for row in rows
+        if row.wire_name is not None and not row.is_swapped
+    ]
+
+
 def find_told(flattened: Flattened, before: str, text: str, known: set[bytes]) -> list[Told]:
     """The retold results of ``text``; ``before`` is the text that stands before it.
 
@@ -129,16 +139,25 @@ def _target(flattened: Flattened, before: str, text: str) -> str | None:
         return str(named[-1])
 
 
+class Withheld(NamedTuple):
+    """A call that went to the harness under a name that no tool has."""
+
+    wire_name: str
+    tool: str
+    arguments: str
+
+
 class Shown(NamedTuple):
     """What the model was shown in the conversation that is retold, and in the rest of the run.
 
-    ``target_of`` gives a path as the targets of the showings are written. ``awaited``: a call that is to fail
-    has not had its result yet.
+    ``target_of`` gives a path as the targets of the showings are written. ``withheld`` are the run's calls
+    that were kept from running, in order. ``awaited``: a call that is to fail has not had its result yet.
     """
 
     here: Sequence[Showing]
     elsewhere: Sequence[Showing]
     target_of: Callable[[str], str]
+    withheld: Sequence[Withheld] = ()
     awaited: bool = False
 
 
@@ -166,7 +185,33 @@ def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retell
         new = next((entry for entry in news if entry is not None), None)
         if new is not None:
             edits.append(_replacement(text, item, shown_form(flattened, new)))
-    return Retelling(_spliced(text, edits), tuple(doubts))
+    named = _own_names(flattened, _spliced(text, edits), shown.withheld)
+    return Retelling(named.text, (*doubts, *named.doubts))
+
+
+def _own_names(flattened: Flattened, text: str, withheld: Sequence[Withheld]) -> Retelling:
+    """``text`` with every call that was kept from running under its own name."""
+    doubts = []
+    for name in dict.fromkeys(call.wire_name for call in withheld if call.wire_name in text):
+        calls = [call for call in withheld if call.wire_name == name]
+        if flattened.lost_call is not None:
+            parts = compiled(flattened.lost_call.replace("{wire_name}", re.escape(name))).split(text)
+            lost = len(parts) - 1
+            if lost != len(calls) and len({call.arguments for call in calls}) > 1:
+                doubts.append("not all calls that were kept from running are retold, and which is not plain")
+            # The oldest may have been summed up before.
+            own = [*calls, *calls[-1:] * lost][:lost] if lost > len(calls) else calls[len(calls) - lost :]
+            text = parts[0] + "".join(_called(call) + part for call, part in zip(own, parts[1:], strict=True))
+        text = text.replace(name, calls[0].tool)
+    return Retelling(text, tuple(doubts))
+
+
+def _called(call: Withheld) -> str:
+    try:
+        arguments = orjson.dumps(orjson.loads(call.arguments)).decode()
+    except orjson.JSONDecodeError:
+        arguments = call.arguments
+    return f"{call.tool}({arguments})"
 
 
 def _each(told: Sequence[Told], showings: Sequence[Showing]) -> list[set[str | None]]:

@@ -18,7 +18,7 @@ from proxy.conversation import Conversation, decode_draw
 from proxy.deciding import plain_target
 from proxy.encoding import CodingError, coding_of, decode, encode
 from proxy.exchange import Exchange, Head, Refusal
-from proxy.flattened import Shown, showings_of
+from proxy.flattened import Shown, showings_of, withheld_in
 from proxy.locate import Locator
 from proxy.observer import AgentRequest, Observer, Unobserved
 from proxy.options import CrashedOnPurpose, InjectorOptions
@@ -305,6 +305,7 @@ class Injector:
             showings_of(flattened, rows[first:]),
             showings_of(flattened, elsewhere + rows[:first]),
             lambda target: plain_target(places.abstract(target)),
+            withheld_in((*elsewhere, *rows)),
             awaited=alone and self._awaits(run),
         )
 

@@ -105,7 +105,9 @@ class Flattened(Checked):
     Of a longer result the first ``limit`` UTF-16 code units are retold, then ``cut``, with ``{left}`` for how
     many more there are; of an empty one, nothing. ``which``: ``each`` result once, in their order, or the
     ``latest`` of each target alone. ``target`` is a pattern for what stands before ``open`` and names the
-    call's target: its group ``target`` is the inside of a JSON string.
+    call's target: its group ``target`` is the inside of a JSON string. ``lost_call`` is a pattern for how a
+    call is retold whose name and arguments the harness lost, with ``{wire_name}`` for the name that it lost;
+    any other is retold as ``tool(arguments)`` by such a harness.
     """
 
     open: str = Field(min_length=1)
@@ -114,8 +116,9 @@ class Flattened(Checked):
     cut: str = ""
     which: Literal["each", "latest"] = "each"
     target: str | None = None
+    lost_call: str | None = None
 
-    @field_validator("end", "target")
+    @field_validator("end", "target", "lost_call")
     @classmethod
     def _pattern(cls, value: str | None) -> str | None:
         return value if value is None else checked_patterns((value,))[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from configs import dialects
 from proxy.flattened import Showing, Shown, mark_of, retell, shown_form
 from scheduler.dialect import Flattened
-from tests.proxy.build import body, result, text, user
+from tests.proxy.build import assistant, body, result, text, user
 from tests.proxy.stage import PI, Agent, Sent, Stage, force, only, read
 
 FOUND = dialects()["pi"].identify.flattened
@@ -356,3 +356,65 @@ def test_an_empty_file_as_told(tmp_path: Path, tell: Any) -> None:
         == json.loads(after_compaction(agent, tell([("/ws/a.txt", warning)])).body())["messages"]
     )
     assert result("x", "y")["content"] == "y"
+
+
+class Renamed(NamedTuple):
+    """How a harness sends back, and retells, a call of a tool that it does not have."""
+
+    arguments: dict[str, Any]
+    name: str
+    sent: dict[str, Any]
+    told: str
+    becomes: str
+    refusal: str
+
+
+_UNAVAILABLE = "Model tried to call unavailable tool '{wire}'. Available tools: bash, read."
+RENAMED = {
+    "pi": Renamed(
+        {"path": "new.txt"},
+        "{wire}",
+        {"path": "new.txt"},
+        '[Assistant tool calls]: bash(command="ls"); {wire}(path="new.txt")',
+        '[Assistant tool calls]: bash(command="ls"); read(path="new.txt")',
+        "Tool {wire} not found",
+    ),
+    "opencode": Renamed(
+        {"filePath": "/ws/new.txt"},
+        "invalid",
+        {"tool": "{wire}", "error": _UNAVAILABLE},
+        '[Assistant tool call]: invalid({"tool":"{wire}","error":"' + _UNAVAILABLE + '"})',
+        '[Assistant tool call]: read({"filePath":"/ws/new.txt"})',
+        "The arguments provided to the tool are invalid: " + _UNAVAILABLE,
+    ),
+}
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("harness", RENAMED)
+def test_a_withheld_call_is_told_under_its_own_name(tmp_path: Path, harness: str, restart: bool) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 1, "kind": "permission_denied"}))
+    headers = PI if harness == "pi" else {"user-agent": "opencode/1.18.33", "x-session-id": "s"}
+    how = RENAMED[harness]
+    agent = Agent(stage, headers, [user(text("Do it."))])
+    agent.ask(("new", "read", how.arguments))
+    (decision,) = stage.decisions()
+
+    def filled(form: str) -> str:
+        return form.replace("{wire}", decision["wire_name"])
+
+    given = {name: filled(value) for name, value in how.sent.items()}
+    renamed = {"type": "tool_use", "id": "new", "name": filled(how.name), "input": given}
+    agent.messages[-1] = assistant("Well.", renamed)
+    agent.results(("new", filled(how.refusal)))
+    payload = agent.ask()["new"]
+    assert payload != filled(how.refusal)
+    if restart:
+        stage.restart()
+    told = "[User]: Do it.\n\n{call}\n\n[Tool result]: {result}\n\n[Assistant]: Done."
+    raw = body([user(text(told.format(call=filled(how.told), result=filled(how.refusal))))], tools=None)
+    for _ in range(2):
+        exchange = stage.post(raw, headers)
+        said = Sent(raw, exchange.body, exchange).messages[0]["content"][0]["text"]
+        assert said == told.format(call=how.becomes, result=payload)
+    assert not stage.records("error")
