@@ -57,7 +57,7 @@ def add(memory: Memory, run_id: str, conversation: str, *rows: CallRow) -> None:
         memory.add_calls(run_id, conversation, rows)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(ROWS, max_size=4))
 def test_calls_come_back_as_they_were(rows: list[CallRow]) -> None:
     import tempfile

@@ -182,7 +182,7 @@ def raw_fields(raw: bytes) -> dict[str, bytes]:
     return {k: bytes(v) for k, v in msgspec.json.decode(plain, type=dict[str, msgspec.Raw]).items()}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(faulty(), st.data(), st.sampled_from([None, True, False]))
 def test_an_edit_says_what_was_planned_and_touches_nothing_else(
     drawn: tuple[bytes, dict[str, Any]], data: st.DataObject, is_error: bool | None
@@ -212,7 +212,7 @@ def test_an_edit_says_what_was_planned_and_touches_nothing_else(
         assert edited == raw
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     faulty(),
     st.sampled_from(["", "payload", "a\nb\ud83d", "x" * 50]),

@@ -55,7 +55,7 @@ def calls_of(events: list[ResponseEvent]) -> list[tuple[str, str, str]]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ANSWERS, st.lists(st.integers(0, 5000), max_size=12), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_a_stream_says_the_same_however_it_is_cut(answer: Answer, cuts: list[int], end: str) -> None:
     stream = streamed(answer)
@@ -69,7 +69,7 @@ def test_a_stream_says_the_same_however_it_is_cut(answer: Answer, cuts: list[int
     assert usage[-1] == Usage(*answer.usage)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ANSWERS)
 def test_a_whole_message_says_the_same_as_a_stream(answer: Answer) -> None:
     try:

@@ -55,7 +55,7 @@ def test_a_call_that_may_run_passes_byte_for_byte(tmp_path: Path) -> None:
     assert relay(scene, ONE_READ) == ONE_READ
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_however_the_bytes_come_the_same_go_on(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     size = data.draw(st.integers(1, 200))

@@ -211,7 +211,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, min_size=1, max_size=5).map("".join).filter(lambda value: value.strip() != "")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(TEXTS, st.one_of(st.none(), st.just("NEW"), st.just(""))), min_size=1, max_size=6))
 def test_every_result_is_found_whatever_it_quotes(showings: list[tuple[str, str | None]]) -> None:
     """As far as a reader could tell: where no result is what another one quotes."""

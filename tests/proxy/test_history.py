@@ -175,13 +175,13 @@ PAIRS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PAIRS)
 def test_the_last_request_changes_nothing_but_the_work(pair: tuple[bytes, bytes]) -> None:
     check(*pair)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_conversation_that_grows_is_torn_and_mended(data: st.DataObject) -> None:
     messages: list[dict[str, Any]] = [user("hi")]
@@ -266,7 +266,6 @@ def test_tools_that_close_around_the_shared_part() -> None:
     check(old, new)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["null", "[]", "[ ]", "{}", '""', "[\n\n]", "0"]))
 def test_no_tools_is_no_tools_however_it_is_spelled(tools: str) -> None:
     found = parse(b'{"messages":[],"tools":' + tools.encode() + b"}")
@@ -278,7 +277,7 @@ def test_no_tools_is_no_tools_however_it_is_spelled(tools: str) -> None:
 @example(b'{"messages":[{"role":"user","content":[{"type":"text"}]}]}')
 @example(b'{"messages":[{"role":"assistant","content":[{"type":"tool_use"}]}]}')
 @example(b'{"messages":[{"role":"assistant","content":[1,{"type":"tool_use","id":null,"name":7}]}]}')
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(BODIES)
 def test_everything_that_can_be_asked_of_a_request_answers(raw: bytes) -> None:
     """Or refuses with an error that says why: never with another exception."""

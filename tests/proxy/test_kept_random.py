@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.turns import ToolCall
@@ -135,7 +135,7 @@ def shown_of(session: Session) -> list[Any]:
     return [{key: value for key, value in item.items() if key != "id"} for item in session.harness.shown()]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     chosen=PROFILES,
     made=st.lists(steps(), min_size=1, max_size=5),

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.exchange import Exchange
@@ -195,13 +195,13 @@ def run(chosen: Profile, steps: list[Step], troubles: dict[int, Any], max_loaded
         return it.left
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(PROFILES, st.lists(STEPS, min_size=2, max_size=9), TROUBLES)
 def test_killed_anywhere(chosen: Profile, steps: list[Step], troubles: dict[int, Any]) -> None:
     assert run(chosen, steps, troubles) == run(chosen, steps, {})
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(PROFILES, st.lists(STEPS, min_size=2, max_size=9))
 def test_nothing_stays_loaded(chosen: Profile, steps: list[Step]) -> None:
     assert run(chosen, steps, {}, max_loaded=1) == run(chosen, steps, {})
@@ -220,7 +220,7 @@ def test_every_fault_that_left_is_in_the_log(tmp_path: Path) -> None:
     assert [d["payload_sha256"] for d in stage.decisions()] == [digest, digest]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(PROFILES, st.lists(STEPS, min_size=2, max_size=7), st.randoms(use_true_random=False))
 def test_results_in_any_order(chosen: Profile, steps: list[Step], chance: Random) -> None:
     """Each call gets the same, whichever of a batch came back first."""

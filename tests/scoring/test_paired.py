@@ -64,7 +64,7 @@ def test_sign_flip_is_scipys_on_sleep() -> None:
     assert found.p == pytest.approx(scipys_flip(SLEEP_2 - SLEEP_1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=11))
 def test_exact_sign_flip_is_scipys(values: list[float]) -> None:
     assert sign_flip(np.array(values)).p == pytest.approx(scipys_flip(np.array(values)))

@@ -509,7 +509,7 @@ runs_of_tasks = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs_of_tasks, st.randoms(use_true_random=False))
 def test_properties(tmp_path: Path, rows: list[Any], order: random.Random) -> None:
     runs = [

@@ -64,7 +64,7 @@ def expected_pairs(made: Sequence[Round]) -> list[tuple[str, str, str]]:
 
 
 @every_wire
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made=rounds())
 def test_every_result_belongs_to_its_call(kit: Kit, made: list[Round]) -> None:
     request = kit.wire.parse_request(kit.body(made), None)
@@ -89,7 +89,7 @@ def by_tool_in_order(turn: Round) -> tuple[int, ...]:
     return tuple(next(left[tool]) for tool in tools)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made=rounds(), again=st.booleans())
 def test_responses_without_ids_belong_to_calls_by_name_and_order(made: list[Round], again: bool) -> None:
     """A harness answers calls of one tool in their order; a resumed session can send all of it twice."""
@@ -140,7 +140,7 @@ def parse(kit: Kit, body: bytes, previous: ParsedRequest | None = None) -> Parse
 
 
 @every_wire
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made=rounds(), cut=st.integers(0, 4), more=st.booleans())
 def test_a_longer_history_is_parsed_like_a_new_one(kit: Kit, made: list[Round], cut: int, more: bool) -> None:
     first = kit.wire.parse_request(kit.body(made[:cut]), None)
@@ -179,7 +179,7 @@ ITEMS = {
 
 
 @every_wire
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_what_is_odd_is_parsed_alike_or_refused_alike(kit: Kit, data: st.DataObject) -> None:
     """Whatever was sent before: what a body is taken apart into is a function of the body alone."""
@@ -222,7 +222,7 @@ def touch_all(kit: Kit, request: ParsedRequest) -> None:
 
 
 @every_wire
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made=rounds(), data=st.data())
 def test_edits_touch_their_spans_alone(kit: Kit, made: list[Round], data: st.DataObject) -> None:
     body = kit.body(made)
@@ -267,7 +267,7 @@ def edited_outside(
 
 
 @every_wire
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     made=rounds(), payload=st.sampled_from(["", "payload", "a\nb"]), is_error=st.sampled_from([None, True])
 )
@@ -288,7 +288,7 @@ def test_rewriting_twice_is_rewriting_once(
 
 
 @every_wire
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(made=rounds(), data=st.data())
 def test_a_call_gets_its_name_and_arguments_back(kit: Kit, made: list[Round], data: st.DataObject) -> None:
     """What the harness made of a call that no tool has, against what the model asked for."""
@@ -311,7 +311,7 @@ def test_a_call_gets_its_name_and_arguments_back(kit: Kit, made: list[Round], da
 
 @every_wire
 @given(made=rounds())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_essence_ignores_the_order_of_fields_and_nothing_else(kit: Kit, made: list[Round]) -> None:
     history = kit.history(made, True)
     essences = [kit.wire.essence(dumps(item)) for item in history]
@@ -332,7 +332,7 @@ def test_essence_ignores_the_order_of_fields_and_nothing_else(kit: Kit, made: li
 
 @every_wire
 @given(made=rounds())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_texts_are_what_people_said(kit: Kit, made: list[Round]) -> None:
     request = kit.wire.parse_request(kit.body(made), None)
     said = [

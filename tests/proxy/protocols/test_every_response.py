@@ -81,7 +81,7 @@ def counted(kit: Kit, usage: Usage) -> Counts:
 
 
 @every_stream
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     answer=answers(),
     cuts=st.lists(st.integers(0, 10**6), max_size=8),
@@ -107,7 +107,7 @@ def test_any_split_of_a_stream_says_the_same(kit: Kit, answer: Answer, cuts: lis
 
 
 @every_wire
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers())
 def test_a_document_says_the_same_as_a_stream(kit: Kit, answer: Answer) -> None:
     document = kit.endpoint.whole(answer)
@@ -120,7 +120,7 @@ def test_a_document_says_the_same_as_a_stream(kit: Kit, answer: Answer) -> None:
 
 
 @every_stream
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers(), streamed=st.booleans())
 def test_what_the_model_says_is_read_off_the_frames(kit: Kit, answer: Answer, streamed: bool) -> None:
     kind = kit.endpoint.stream_type if streamed else "application/json"
@@ -137,7 +137,7 @@ def renamed_answer(answer: Answer, names: dict[int, str]) -> Answer:
 
 
 @every_stream
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers(), data=st.data(), streamed=st.booleans())
 def test_a_call_renamed_everywhere_is_as_if_the_model_had_named_it_so(
     kit: Kit, answer: Answer, data: st.DataObject, streamed: bool
@@ -164,7 +164,7 @@ HARMLESS = '{"command": ":"}'
 
 
 @every_stream
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers(), data=st.data(), streamed=st.booleans())
 def test_a_call_whose_arguments_are_swapped_has_the_new_ones_wherever_it_is_said(
     kit: Kit, answer: Answer, data: st.DataObject, streamed: bool
@@ -221,7 +221,7 @@ def test_a_call_of_which_a_part_has_gone_on_is_not_swapped(kit: Kit) -> None:
 
 
 @every_stream
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers())
 def test_a_call_is_open_from_its_first_frame_until_it_is_whole(kit: Kit, answer: Answer) -> None:
     frames = frames_of(kit.wire.reader(kit.endpoint.stream_type), list(kit.endpoint.streamed(answer)))
@@ -237,7 +237,7 @@ def test_a_call_is_open_from_its_first_frame_until_it_is_whole(kit: Kit, answer:
 
 
 @every_stream
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers(), data=st.data())
 def test_what_is_held_goes_on_under_another_name_and_nothing_before_it_is_known(
     kit: Kit, answer: Answer, data: st.DataObject
@@ -262,7 +262,7 @@ def test_what_is_held_goes_on_under_another_name_and_nothing_before_it_is_known(
 
 
 @every_stream
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(answer=answers(), keep=st.integers(0, 10**6))
 def test_a_stream_that_is_cut_loses_no_byte(kit: Kit, answer: Answer, keep: int) -> None:
     stream = b"".join(kit.endpoint.streamed(answer))
@@ -274,7 +274,7 @@ def test_a_stream_that_is_cut_loses_no_byte(kit: Kit, answer: Answer, keep: int)
 
 
 @every_stream
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(event=ODD, streamed=st.booleans())
 def test_what_is_not_known_is_let_pass_or_refused(kit: Kit, event: bytes, streamed: bool) -> None:
     kind = kit.endpoint.stream_type if streamed else "application/json"
@@ -315,7 +315,7 @@ def test_errors_have_the_protocols_own_shape(kit: Kit) -> None:
 
 
 @every_wire
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(answer=answers())
 def test_a_gateway_may_end_any_stream_as_openai_does(kit: Kit, answer: Answer) -> None:
     stream = [*kit.endpoint.streamed(answer), b"data: [DONE]\n\n"]

@@ -14,7 +14,7 @@ from tests.proxy.test_history import BLANKS, KEYS, ODD, arrays, joined, objects
 OBJECTS = st.one_of(objects(KEYS, ODD), arrays(ODD))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     parts=st.lists(OBJECTS, max_size=4),
     cuts=st.lists(st.integers(0, 10**6), max_size=10),

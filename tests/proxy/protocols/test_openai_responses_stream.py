@@ -168,7 +168,7 @@ def test_messages_that_are_none(odd: bytes) -> None:
         socket.asks(odd)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(answer=answers())
 def test_messages_say_what_events_say(answer: Answer) -> None:
     endpoint, socket = ResponsesWire(), WIRE.socket
