@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,6 +126,10 @@ def _decision(run: _Run, record: Decision) -> Iterator[Difference]:
             inherited.standing,
         ):
             again = inherited
+        elif (
+            record.u != again.u and (handed_on := _of_an_earlier_call(run, record, call, fitting)) is not None
+        ):
+            again = handed_on
         elif again.fired and again.limited is None and again.persistence == "permanent":
             run.permanents.setdefault((record.tool, record.call_digest), again)
     kind = KINDS.get(again.kind) if again.kind is not None else None
@@ -145,6 +149,26 @@ def _decision(run: _Run, record: Decision) -> Iterator[Difference]:
             yield Difference(record.run_id, record.conversation, record.call_id, field, logged, recomputed)
     if record.payload_sha256 is not None:
         run.payloads.setdefault(record.call_id, set()).add(record.payload_sha256)
+
+
+def _of_an_earlier_call(run: _Run, record: Decision, call: Call, fitting: Collection[str]) -> Draw | None:
+    """The permanent fault of an earlier call of the family, one that the log does not have: the harness asked
+    again before it was answered."""
+    standing = Standing(*record.standing) if record.standing is not None else Standing()
+    for k in range(record.ordinal):
+        drawn = draw_as_ruled(
+            run.start.seed,
+            run.profile,
+            run.start.task_id,
+            record.role,
+            call._replace(ordinal=k),
+            fitting,
+            standing,
+            record.rules,
+        )
+        if (drawn.u, drawn.fired, drawn.persistence) == (record.u, True, "permanent"):
+            return drawn
+    return None
 
 
 def _delivery(run: _Run, record: Delivery) -> Iterator[Difference]:

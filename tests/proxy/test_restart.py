@@ -220,6 +220,26 @@ def test_every_fault_that_left_is_in_the_log(tmp_path: Path) -> None:
     assert [d["payload_sha256"] for d in stage.decisions()] == [digest, digest]
 
 
+def test_a_fault_inherited_from_a_call_that_the_log_does_not_have(tmp_path: Path) -> None:
+    """Three calls with one id, summed up before they were answered, and asked again under the same id: the
+    first of two alike handed its permanent fault to the second and never came to be decided itself."""
+    weights = {"read": KINDS, "edit": {"post_effect_error": 1}}
+    chosen = profile(
+        rate=1, identity="ordinal", weights=weights, persistence={"transient": 1, "permanent": 1}
+    )
+    body = "1\tx = 7\n2\ty = 8\n3\t"
+    look, edit = ("read", {"path": "a.txt"}), ("edit", {"path": "a.txt", "edits": []})
+
+    def step(*calls: Any, who: int = 0, same: bool = False, compact: bool = False) -> Step:
+        return Step(who, calls, (body,) * len(calls), 0, False, same, False, compact)
+
+    steps = [
+        *(step(), step(look, edit, edit, same=True), step(compact=True), step(who=1)),
+        *(step(look), step(look, look, edit, same=True, compact=True)),
+    ]
+    run(chosen, steps, {})
+
+
 @settings(max_examples=30)
 @given(PROFILES, st.lists(STEPS, min_size=2, max_size=7), st.randoms(use_true_random=False))
 def test_results_in_any_order(chosen: Profile, steps: list[Step], chance: Random) -> None:
