@@ -5,14 +5,17 @@ Where a call stands is known from the script alone, so that a shift is seen in o
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.received import Received
 from harness.script import Misstep
-from harness.turns import ToolCall
+from harness.turns import ToolCall, Usage
 from scoring.verify import verify_log
 from tests.e2e.stage import SPEECHES, Played, Speech, Stage, call_turns, forced, result_of
 
@@ -105,3 +108,33 @@ def test_a_compaction_shifts_nothing_and_is_told_the_payload(stage: Staging) -> 
     assert "Steps done" in "\n".join(last.turns[0].conversation.opening)  # type: ignore[union-attr]
     _stand_where_the_script_says(last, calls)
     assert [r["kind"] for r in last.of("decision") if r["fired"]] == ["post_effect_error", "wrong_data"]
+
+
+def test_a_summary_made_of_text_tells_what_the_model_was_told(stage: Staging) -> None:
+    """OpenCode sends its history as one text, a call that never ran under its own name and with its payload.
+    The newest result is told there before the model has seen it, as it came: that is no clean run.
+    """
+    scene = stage("opencode")
+    scene.write({"part0.txt": "content of part 0\n", "part1.txt": "content of part 1\n"})
+    speech = scene.speech
+    turns = call_turns(speech.reads("part0.txt"), speech.reads("part1.txt"), speech.runs("echo counted"))
+    # More than the model can take in: OpenCode sums up before it goes on.
+    turns[-1] = replace(turns[-1], usage=Usage(input_tokens=195_000))
+    rules = (
+        {"tool": speech.read, "nth": 1, "kind": "permission_denied"},
+        {"tool": speech.shell, "nth": 1, "kind": "post_effect_error"},
+    )
+    played = scene.play(turns, forced(*rules), killed_when=lambda model: bool(_summaries(model.received)))
+    (summary, *_) = _summaries(played.received)
+    denied = result_of(played.turns[1], 0).text
+    told = summary.body.decode()
+    call = f"[Assistant tool call]: read({json.dumps({'filePath': 'part0.txt'}, separators=(',', ':'))})"
+    assert json.dumps(f"{call}\n[Tool result]: {denied}\n")[1:-1] in told
+    assert played.decisions_of("read")[0]["wire_name"] not in told
+    assert "unavailable tool" not in told
+    (error,) = played.of("error")
+    assert error["where"] == "flattened"
+
+
+def _summaries(received: Sequence[Received]) -> list[Received]:
+    return [request for request in received if b"<conversation>" in request.body]
