@@ -36,7 +36,8 @@ class LooksAgain:
 
     def __call__(self, view: Conversation) -> Turn:
         edits = [turn for turn in view.turns if _same_tools(turn, self.edit)]
-        if not edits or not all(result.is_error for result in edits[-1].results):
+        # An edit whose result the kill took is said to have failed, too: that one may be on disk.
+        if not edits or not any("has not been read" in result.text for result in edits[-1].results):
             return self.script(view)
         looked = _same_tools(next(turn for turn in reversed(view.turns) if turn.calls), self.look)
         return self.edit if looked else self.look
