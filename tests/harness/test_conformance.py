@@ -368,18 +368,13 @@ def test_a_cell_that_fails_is_a_gap_of_the_file_and_not_of_the_table(tmp_path: P
     assert capability.gaps()["read"] == ["not_found", "wrong_data"]
 
 
-# Probed since the file was written: one start of each was seen, the next `make conformance` writes them down.
-_NEWER = {"opencode": {"webfetch", "task", "todowrite"}}
-
-
 @pytest.mark.parametrize("name", capability_names())
 def test_a_capability_file_has_every_cell(name: str) -> None:
     harness, _, version = name.rpartition("@")
     capability = load_capability(harness, version)
     assert capability is not None
     cells = cells_of(load_probes(harness), dialect(harness))
-    newer = _NEWER.get(harness, set())
-    asked = {(cell.tool, cell.family, cell.kind) for cell in cells if cell.tool not in newer}
+    asked = {(cell.tool, cell.family, cell.kind) for cell in cells}
     assert {(cell.tool, cell.family, cell.kind) for cell in capability.cells} == asked
     assert all(cell.runs >= 3 for cell in capability.cells if cell.result == "pass")
 
