@@ -63,7 +63,8 @@ time.sleep({seconds})
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only /proc shows whose process it is")
 def test_a_kill_takes_children_that_hide_and_nothing_else(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "314.1"])
-    before = _sleeping()
+    # What it runs can be read a moment later only.
+    before = _sleeping() | {bystander.pid}
     running = launch(tmp_path, DAEMON.format(seconds=300)).start()
     try:
         while len(_sleeping()) < len(before) + 1:
