@@ -305,7 +305,8 @@ class Injector:
             showings_of(flattened, rows[first:]),
             showings_of(flattened, elsewhere + rows[:first]),
             lambda target: plain_target(places.abstract(target)),
-            withheld_in((*elsewhere, *rows)),
+            # The memory alone has the arguments of calls that are loaded.
+            withheld_in(row for name in run.ids for row in self._memory.calls(run.run_id, name)),
             awaited=alone and self._awaits(run),
         )
 

@@ -390,11 +390,14 @@ RENAMED = {
 }
 
 
+@pytest.mark.parametrize("session", [{}, {"x-session-id": "s"}], ids=["no name", "named"])
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize("harness", RENAMED)
-def test_a_withheld_call_is_told_under_its_own_name(tmp_path: Path, harness: str, restart: bool) -> None:
+def test_a_withheld_call_is_told_under_its_own_name(
+    tmp_path: Path, harness: str, restart: bool, session: dict[str, str]
+) -> None:
     stage = Stage(tmp_path, force({"family": "read", "nth": 1, "kind": "permission_denied"}))
-    headers = PI if harness == "pi" else {"user-agent": "opencode/1.18.33", "x-session-id": "s"}
+    headers = PI if harness == "pi" else {"user-agent": "opencode/1.18.33"} | session
     how = RENAMED[harness]
     agent = Agent(stage, headers, [user(text("Do it."))])
     agent.ask(("new", "read", how.arguments))
