@@ -138,6 +138,11 @@ class Conversation:
         self._carried: list[CallRow] = []
         self._carried_upto: list[int] = []
 
+    @property
+    def session(self) -> str | None:
+        """The harness's own name for the session, without that of a subagent; None where it gives none."""
+        return self.row.header.split("/", 1)[0] if self.row.header is not None else None
+
     # -- memory --
 
     def remember(self, row: CallRow) -> None:

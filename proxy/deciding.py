@@ -193,6 +193,7 @@ def decide(
             result.is_error,
             true_texts,
             workspace=settings.workspace or conversation.row.workspace,
+            session=conversation.session,
         )
         match outcome:
             case Skipped(reason):

@@ -74,6 +74,7 @@ def withhold(
         row.tool,
         dialect.arguments(row.tool, arguments),
         workspace=settings.workspace or conversation.row.workspace,
+        session=conversation.session,
     )
     row.wire_name = wire_name
     row.payload, row.payload_error = outcome.text, outcome.is_error

@@ -40,13 +40,14 @@ def apply_after(
     earlier: Sequence[str],
     *,
     workspace: str | None = None,
+    session: str | None = None,
 ) -> Rewrite | Skipped | Wait:
     """The outcome of the after-fault that ``draw`` fired, on one result.
 
     ``text`` is the tool's own output, without what the harness appended (``Dialect.split_appended``), or
     None when the result has no text (an image); ``is_error`` is the protocol's flag, None where it has none
     or leaves it out. ``earlier`` holds the true texts of earlier results of the same call, latest first;
-    ``workspace`` as in ``apply_before``.
+    ``workspace`` and ``session`` as in ``apply_before``.
 
     A draw that a limit of the profile holds back is skipped under the limit's name.
 
@@ -79,6 +80,7 @@ def apply_after(
             earlier=tuple(earlier),
             lines=settings.lines if settings else None,
             workspace=workspace,
+            session=session,
         )
     )
     return outcome if isinstance(outcome, Rewrite) else Skipped(outcome.reason)
@@ -92,11 +94,13 @@ def apply_before(
     arguments: Mapping[str, Any],
     *,
     workspace: str | None = None,
+    session: str | None = None,
 ) -> Rewrite:
     """What stands in the place of the result of a call that ``draw`` keeps from running.
 
-    ``arguments`` are the model's own; ``workspace`` is the harness's directory, where it is known: some
-    texts name it. ``is_error`` of the outcome None: the result has no error flag.
+    ``arguments`` are the model's own; ``workspace`` is the harness's directory and ``session`` its own name
+    for the session, where they are known: some texts name them. ``is_error`` of the outcome None: the result
+    has no error flag.
 
     Raises ``ValueError`` when ``draw`` fired no before-kind, when a limit holds it back, or when the dialect
     has no words of the kind for this tool (``fitting_kinds`` leaves those out): such a call is not withheld.
@@ -114,6 +118,7 @@ def apply_before(
             arguments=arguments,
             stream=PayloadStream(draw.key, seed),
             workspace=workspace,
+            session=session,
         )
     )
 

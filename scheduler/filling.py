@@ -16,7 +16,11 @@ from scheduler.uniform import PayloadStream
 
 
 def words_of(
-    tool: str, rule: ToolRule, arguments: Mapping[str, Any], workspace: str | None = None
+    tool: str,
+    rule: ToolRule,
+    arguments: Mapping[str, Any],
+    workspace: str | None = None,
+    session: str | None = None,
 ) -> dict[str, str]:
     """place → what stands there for this call. Every argument has a place of its own name.
 
@@ -29,9 +33,10 @@ def words_of(
     itself, or these words where the call has none. ``{where}`` is the argument ``path``
     made absolute, or else the workspace; ``{remote}`` what an MCP server calls its tool.
 
-    There may be: ``{workspace}``, ``{host}`` of a URL, and of a shell command, about the program that could
-    fail alone: ``{looked_up}`` (its name) or ``{program_path}``, as it was typed, ``{executable}`` (its path
-    either way), ``{redirected}`` (the file that it writes), ``{directory}`` (where the command changes to).
+    There may be: ``{workspace}``, ``{session}`` (what the harness calls the session), ``{host}`` of a URL,
+    and of a shell command, about the program that could fail alone: ``{looked_up}`` (its name) or
+    ``{program_path}``, as it was typed, ``{executable}`` (its path either way), ``{redirected}`` (the file
+    that it writes), ``{directory}`` (where the command changes to).
     """
     value = arguments.get(rule.target) if rule.target else None
     target = tool if value is None else command_text(value) or _plain(value)
@@ -52,6 +57,8 @@ def words_of(
     }
     if workspace is not None:
         words["workspace"] = workspace
+    if session is not None:
+        words["session"] = session
     host = _HOST.match(target)
     if host is not None:
         words["host"] = host[1]

@@ -25,7 +25,7 @@ class Withheld:
     """All that a before-kind may look at: a call that never ran.
 
     ``form`` is the shape of the tool's own results, ``workspace`` the directory that the harness works in,
-    None where it is not known.
+    ``session`` the harness's own name for the session; None where they are not known.
     """
 
     tool: str
@@ -34,6 +34,7 @@ class Withheld:
     arguments: Mapping[str, Any]
     stream: PayloadStream
     workspace: str | None = None
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Scene:
     """All that an after-kind may look at when it makes a payload.
 
     ``shown`` is the result taken apart; ``earlier`` the true texts of earlier results of the same call,
-    latest first; ``lines`` the profile's setting for cut results; ``workspace`` as in ``Withheld``.
+    latest first; ``lines`` the profile's setting for cut results; ``workspace`` and
+    ``session`` as in ``Withheld``.
     """
 
     tool: str
@@ -54,11 +56,12 @@ class Scene:
     earlier: tuple[str, ...] = ()
     lines: int | None = None
     workspace: str | None = None
+    session: str | None = None
 
     @property
     def words(self) -> dict[str, str]:
         """The call's own words, for the places of a wording."""
-        return words_of(self.tool, self.rule, self.arguments, self.workspace)
+        return words_of(self.tool, self.rule, self.arguments, self.workspace, self.session)
 
     @property
     def is_empty(self) -> bool:

@@ -25,7 +25,7 @@ def answer_text(kind: str, call: Withheld) -> Rewrite:
 
     Raises ``ValueError`` when the form has none: such a kind does not fit the tool.
     """
-    words = words_of(call.tool, call.rule, call.arguments, call.workspace)
+    words = words_of(call.tool, call.rule, call.arguments, call.workspace, call.session)
     wordings = fitting_wordings(call.form.errors.get(kind, ()), words)
     if not wordings:
         raise ValueError(f"no wording of {kind} for the tool {call.tool}")

@@ -79,6 +79,8 @@ def test_a_path_has_a_name_and_a_place() -> None:
     assert filled("{host}", READ, {"path": "https://me:pw@example.org:8080/x?y"}) == "example.org"
     assert not can_fill(Wording(text="{host}"), words_of("read", READ, {"path": "/ws/a"}))
     assert not can_fill(Wording(text="{workspace}"), words_of("read", READ, {}))
+    assert not can_fill(Wording(text="{session}"), words_of("read", READ, {}))
+    assert fill(Wording(text="{session}"), words_of("read", READ, {}, None, "s1")) == "s1"
     assert fill(Wording(text="{remote}"), words_of("mcp__a__b", READ, {})) == "b"
 
 
