@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from proxy.options import InjectorOptions
 from tests.proxy.build import Answer, assistant, body, call, result, streamed, text, user
-from tests.proxy.stage import CLAUDE, EVENTS, Stage, force
+from tests.proxy.stage import CLAUDE, EVENTS, Agent, Stage, force
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 UNKNOWN = "<tool_use_error>Error: No such tool available: {}</tool_use_error>"
@@ -162,6 +163,27 @@ def test_without_memory_the_name_says_it(tmp_path: Path) -> None:
     forgetful = stage(other, {"tool": "Read", "match": ".", "kind": "permission_denied"})
     assert turn_two(forgetful) == before
     assert forgetful.decisions()[0]["wire_name"] == "Read__permission_denied"
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        ({"x-session-id": "ses_own"}, "ses_own"),
+        ({"x-session-id": "ses_child", "x-parent-session-id": "ses_own"}, "ses_child"),
+        ({}, r"ses_\w{26}"),
+    ],
+)
+def test_a_payload_names_the_session_as_the_harness_does(
+    tmp_path: Path, names: dict[str, str], named: str
+) -> None:
+    scene = stage(tmp_path, {"tool": "todowrite", "nth": 1, "kind": "locked"})
+    agent = Agent(scene, {"user-agent": "opencode/1.18.33"} | names, [user("go")])
+    agent.ask(("t1", "todowrite", {"todos": []}))
+    withheld = call("t1", "todowrite__locked", todos=[])
+    refused = result("t1", UNKNOWN.format("todowrite__locked"), is_error=True)
+    exchange = scene.post(body([user("go"), assistant(withheld), user(refused)]), agent.headers)
+    (answered,) = json.loads(exchange.body)["messages"][2]["content"]
+    assert re.search(rf"\nparams: {named}\Z", answered["content"])
 
 
 def test_a_phantom_success_has_no_error_flag_left(tmp_path: Path) -> None:

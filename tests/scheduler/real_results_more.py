@@ -371,6 +371,13 @@ FAILED = (
     ("opencode", "edit", "File /ws/missing.txt not found", None),
     ("opencode", "edit", "No changes to apply: oldString and newString are identical.", None),
     ("opencode", "grep", "regex parse error:\n    (\n    ^\nerror: unclosed group", None),
+    (
+        "opencode",
+        "todowrite",
+        'Failed query: delete from "todo" where "todo"."session_id" = ?\nparams: ses_dd52b631cffeIpGYJCQLrCfm9M',
+        None,
+    ),
+    ("opencode", "todowrite", "no such table: todo", None),
     ("opencode", "webfetch", "Transport error (GET http://127.0.0.1:1/)", None),
     (
         "opencode",

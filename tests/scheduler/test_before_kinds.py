@@ -32,11 +32,14 @@ def answer(
     n: int = 0,
     limited: Limit | None = None,
     workspace: str | None = "/ws",
+    session: str | None = None,
 ) -> Rewrite:
     drawn = Draw(
         ("content", "t", "main", tool, "d", str(n)), 0.0, 1.0, True, kind, "transient", limited=limited
     )
-    return apply_before(drawn, configs.dialect(dialect), 7, tool, arguments, workspace=workspace)
+    return apply_before(
+        drawn, configs.dialect(dialect), 7, tool, arguments, workspace=workspace, session=session
+    )
 
 
 def answers(kind: str, dialect: str, tool: str, arguments: dict[str, Any], **more: Any) -> set[str]:
@@ -73,7 +76,7 @@ def test_a_kind_that_the_tool_has_no_words_for_is_not_answered() -> None:
 
 
 # The programs' own words, as they were seen: with a file that is not there, one without permission, a program
-# that is not there, cannot be run or is being written, a lock of git, a time-out.
+# that is not there, cannot be run or is being written, a lock of git, a time-out, a list without its table.
 CLAUDE_CODE_GIT = """Exit code 128
 fatal: Unable to create '/ws/.git/index.lock': File exists.
 
@@ -164,6 +167,7 @@ SEEN: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("pi", "find", {"pattern": "x", "path": "/ws/nope"}, "not_found",
      "[fd error]: Search path '/ws/nope' is not a directory.\n[fd error]: No valid search paths given."),
     ("pi", "ls", {"path": "/ws/nope"}, "not_found", "Path not found: /ws/nope"),
+    ("opencode", "todowrite", {"todos": []}, "not_found", "no such table: todo"),
     ("reference", "shell", {"command": "nosuch"}, "not_found",
      "/bin/sh: 1: nosuch: not found\n[exit code 127]"),
     ("reference", "shell", {"command": "cd nodir"}, "not_found",
@@ -180,6 +184,16 @@ def test_it_can_be_what_the_program_itself_was_seen_to_say(
     dialect: str, tool: str, arguments: dict[str, Any], kind: str, text: str
 ) -> None:
     assert text in answers(kind, dialect, tool, arguments)
+
+
+def test_a_query_that_opencode_could_not_make_names_the_session() -> None:
+    """As it was seen to word a lock on its own database; an id in the same form where none is known."""
+    query = 'Failed query: delete from "todo" where "todo"."session_id" = ?\nparams: '
+    name = "ses_dd52b631cffeIpGYJCQLrCfm9M"
+    assert answers("locked", "opencode", "todowrite", {}, session=name) == {query + name}
+    made_up = answers("locked", "opencode", "todowrite", {})
+    assert len(made_up) > 1
+    assert all(re.fullmatch(re.escape(query) + r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}", text) for text in made_up)
 
 
 @pytest.mark.parametrize(
