@@ -13,8 +13,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from harness.turns import Conversation, PastTurn, ToolCall, Turn, Usage
+from harness.wire.past import newest
 
 _STEPS_DONE = "Steps done: "
+_SNAPSHOT = "<state_snapshot>"
 _STEP_IN_ID = re.compile(r"_step(\d+)$")
 
 Policy = Callable[[Conversation], Turn]
@@ -76,7 +78,10 @@ class Script:
     def _side_text(self, view: Conversation) -> str:
         if view.side != "compaction":
             return self.side_text
-        return f"{self.side_text}. {_STEPS_DONE}{_turns_done(self._turns_of(view), view)}."
+        summary = f"{self.side_text}. {_STEPS_DONE}{_turns_done(self._turns_of(view), view)}."
+        # Qwen Code takes no other summary than one in the shape that it asks for.
+        asked = any(_SNAPSHOT in text for text in newest(view))
+        return f"{_SNAPSHOT}\n{summary}\n{_SNAPSHOT.replace('<', '</')}" if asked else summary
 
     def _turns_of(self, view: Conversation) -> tuple[Turn, ...]:
         opening = "\n".join(view.opening)

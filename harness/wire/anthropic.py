@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.turns import Answer, Conversation, PastTurn, Side, ToolCall, ToolOffer, ToolResult, Usage
-from harness.wire.past import WholeHistory
+from harness.wire.past import WholeHistory, newest
 
 _COMPACTION_OPENINGS = ("CRITICAL: Respond with TEXT ONLY",)
 _TEXT_PIECE = 24
@@ -184,8 +184,7 @@ def _side(view: Conversation, *, counting: bool) -> Side | None:
     if not view.tools:
         return "no_tools"
     # Claude Code may let a system message with token counts follow the request to compact.
-    newest = view.turns[-1].said if view.turns else view.opening
-    if any(text.startswith(_COMPACTION_OPENINGS) for text in newest):
+    if any(text.startswith(_COMPACTION_OPENINGS) for text in newest(view)):
         return "compaction"
     return None
 

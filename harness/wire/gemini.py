@@ -14,9 +14,12 @@ from typing import Any, Literal
 from urllib.parse import parse_qs
 
 from harness.turns import Answer, Conversation, ToolCall, ToolOffer, ToolResult, Usage
-from harness.wire.past import Past, WholeHistory, dumps, pieces, side_of, spelled
+from harness.wire.past import Past, WholeHistory, dumps, newest, pieces, side_of, spelled
 
 _TEXT_PIECE = 24
+# Gemini CLI asks for a summary, and then whether anything is missing from it.
+_COMPACTION_ENDING = "generate the updated <state_snapshot>."
+_COMPACTION_CHECK = "Critically evaluate the <state_snapshot> you just generated."
 _STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -73,7 +76,12 @@ class GeminiWire(WholeHistory):
             stream=path.endswith(":streamGenerateContent"),
             bytes_in=len(body),
         )
-        return replace(view, side=side_of(view, "count_tokens" if path.endswith(":countTokens") else None))
+        if path.endswith(":countTokens"):
+            return replace(view, side="count_tokens")
+        compacting = any(
+            text.endswith(_COMPACTION_ENDING) or text.startswith(_COMPACTION_CHECK) for text in newest(view)
+        )
+        return replace(view, side=side_of(view, "compaction" if compacting else None))
 
     def whole(self, answer: Answer) -> bytes:
         """One response with its only candidate."""

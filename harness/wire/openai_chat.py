@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from harness.turns import Answer, Conversation, ToolCall, ToolOffer, ToolResult, Usage
-from harness.wire.past import Past, WholeHistory, dumps, parsed, pieces, side_of, spelled
+from harness.wire.past import Past, WholeHistory, dumps, newest, parsed, pieces, side_of, spelled
 
 _TEXT_PIECE = 24
 _ARGUMENTS_PIECE = 12
+# Qwen Code, whether it leaves its tools on offer or not.
+_COMPACTION_ENDING = "Then, produce the <state_snapshot> XML."
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -59,7 +61,8 @@ class ChatWire(WholeHistory):
             bytes_in=len(body),
             counts_wanted=isinstance(options, dict) and options.get("include_usage") is True,
         )
-        return replace(view, side=side_of(view))
+        compacting = any(text.endswith(_COMPACTION_ENDING) for text in newest(view))
+        return replace(view, side=side_of(view, "compaction" if compacting else None))
 
     def whole(self, answer: Answer) -> bytes:
         """One completion with its only choice."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.turns import Answer, Conversation, ToolCall, ToolOffer, ToolResult, Turn, Usage
-from harness.wire.past import Past, dumps, parsed, pieces, side_of, spelled
+from harness.wire.past import Past, dumps, newest, parsed, pieces, side_of, spelled
 
 _TEXT_PIECE = 24
 _INPUT_PIECE = 12
@@ -68,7 +68,7 @@ class ResponsesWire:
             return replace(view, side="count_tokens")
         if request.get("generate") is False:
             return replace(view, side="warm_up")
-        compacting = any(text.startswith(_COMPACTION_OPENINGS) for text in _newest(view))
+        compacting = any(text.startswith(_COMPACTION_OPENINGS) for text in newest(view))
         return replace(view, side=side_of(view, "compaction" if compacting else None))
 
     def whole(self, answer: Answer) -> bytes:
@@ -149,10 +149,6 @@ def _take(past: Past, item: dict[str, Any]) -> None:
         past.said(_TRIGGER)
 
 
-def _newest(view: Conversation) -> tuple[str, ...]:
-    return view.turns[-1].said if view.turns else view.opening
-
-
 def _call(kind: str, call_id: str, item: dict[str, Any]) -> ToolCall:
     tool = str(item.get("name") or kind.removesuffix("_call"))
     if isinstance(item.get("input"), str):
@@ -192,7 +188,7 @@ def _offers_of(tools: Any, namespace: str | None = None) -> Iterator[ToolOffer]:
 
 def _output(answer: Answer) -> list[dict[str, Any]]:
     view = answer.view
-    if view.side == "compaction" and _TRIGGER in _newest(view):
+    if view.side == "compaction" and _TRIGGER in newest(view):
         return [
             {"id": f"cmp_{answer.message_id}", "type": "compaction", "encrypted_content": answer.turn.text}
         ]

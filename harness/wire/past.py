@@ -115,6 +115,11 @@ def dumps(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
+def newest(view: Conversation) -> tuple[str, ...]:
+    """What was said last that is neither the model's nor a tool's."""
+    return view.turns[-1].said if view.turns else view.opening
+
+
 def side_of(view: Conversation, told: Side | None = None) -> Side | None:
     """What a request is when it is no step of an agent: what the wire is ``told``, or one without tools."""
     return told or (None if view.tools else "no_tools")

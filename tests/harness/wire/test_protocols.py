@@ -148,6 +148,32 @@ async def test_side_requests_use_up_no_turn(make: type[Client]) -> None:
     assert view.side == "no_tools"
 
 
+_WELL = "First, reason in your scratchpad. Then, generate the updated <state_snapshot>."
+_CHECK = "Critically evaluate the <state_snapshot> you just generated. Did you omit any specific details?"
+_SHAPED = "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML."
+
+
+@pytest.mark.parametrize(("name", "asking"), [("gemini", _WELL), ("gemini", _CHECK), ("chat", _SHAPED)])
+@streamed_or_not
+async def test_a_summary_says_how_far_the_script_is(name: str, asking: str, stream: bool) -> None:
+    """As Gemini CLI asks for one, and whether it is whole, and as Qwen Code does with its tools on offer."""
+    script = scripted(ToolCall("read", {"path": "a"}), ToolCall("read", {"path": "b"}), "Done.")
+    async with ScriptedModel(script) as model:
+        client = CLIENTS[name](model.url, stream=stream)
+        client.add_user("go")
+        client.add_result((await client.ask()).calls[0], "a!")
+        client.add_user(asking)
+        summary = await client.ask()
+        later = CLIENTS[name](model.url, stream=stream)
+        later.add_user(summary.text)
+        after = await later.ask()
+    assert summary.calls == ()
+    assert summary.text.startswith("<state_snapshot>\n")
+    assert summary.text.endswith("\n</state_snapshot>")
+    assert [json.loads(call.arguments) for call in after.calls] == [{"path": "b"}]
+    assert [request.is_agent for request in model.received] == [True, False, True]
+
+
 @every_protocol
 async def test_what_is_no_request_is_refused_in_the_protocols_shape(make: type[Client]) -> None:
     client = make("", stream=False)
