@@ -262,7 +262,12 @@ class Memory:
         return b"" if found is None else bytes(found[0])
 
     def add_tip(self, run_id: str, chain: bytes, tip: Tip) -> None:
+        """Remembers a whole history that went upstream."""
         self._db.execute("INSERT OR REPLACE INTO tips VALUES (?, ?, ?, ?, ?, ?)", (run_id, chain, *tip))
+
+    def add_beginning(self, run_id: str, chain: bytes, tip: Tip) -> None:
+        """Remembers the beginning of one, unless it went upstream by itself."""
+        self._db.execute("INSERT OR IGNORE INTO tips VALUES (?, ?, ?, ?, ?, ?)", (run_id, chain, *tip))
 
     def answer(self, run_id: str, answer: str, conversation: str) -> Tip | None:
         """The history that the model answered under this id: of ``conversation``, if it has one, else the
@@ -293,10 +298,11 @@ class Memory:
         return bytes(row[0]) if row is not None else b"{}"
 
     def call_by_id(self, run_id: str, call_id: str) -> str | None:
-        """The latest conversation of a run that has a call with this id."""
+        """The latest conversation of a run that has a call with this id, first among those where it was
+        answered: a fork has calls that it went past."""
         row = self._db.execute(
             "SELECT conversation FROM calls WHERE run_id = ? AND call_id = ?"
-            " ORDER BY length(conversation) DESC, conversation DESC LIMIT 1",
+            " ORDER BY answered DESC, length(conversation) DESC, conversation DESC LIMIT 1",
             (run_id, call_id),
         ).fetchone()
         return None if row is None else str(row[0])

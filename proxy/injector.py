@@ -224,25 +224,26 @@ class Injector:
             log_texts=self._options.log_payloads,
             arguments_of=lambda row: self._memory.arguments(run.run_id, conversation.id, row.position),
         )
-        # A count of tokens can be of a part of the history: it goes past no call.
-        found = walk.run(orphans=exchange.generates)
+        # A count of tokens, or a look at the history without tools, can be of a part: it goes past no call.
+        found = walk.run(orphans=exchange.generates and request.has_tools)
         exchange.wait_s = found.wait_s
         run.replaced = run.replaced or any(row.payload is not None for row in found.changed + found.added)
         texts = self._retold(run, conversation, wire, dialect.identify.flattened, request, request.shared)
         conversation.retell(texts.edits, request.base)
         self._log.write(found.decisions)
-        tip = self._locator.next_tip(conversation, request)
-        if found.added or found.changed or texts.new or tip is not None:
+        tips = self._locator.next_tips(conversation, request)
+        if found.added or found.changed or texts.new or tips is not None:
             with self._memory.transaction():
                 self._memory.add_calls(run.run_id, conversation.id, found.added)
                 self._memory.update_calls(run.run_id, conversation.id, found.changed)
                 for text in texts.new:
                     self._memory.add_text(run.run_id, conversation.id, text.digest, text.new)
-                if tip is not None:
-                    self._memory.add_tip(run.run_id, conversation.chain[-1], tip)
+                if tips is not None:
+                    self._memory.add_beginning(run.run_id, *tips.told)
+                    self._memory.add_tip(run.run_id, *tips.whole)
             for row in found.added:
                 row.arguments = b""
-            if tip is not None:
+            if tips is not None:
                 conversation.tip = conversation.chain[-1]
         for doubt in texts.doubts:
             self._recorder.error(run, "flattened", doubt)

@@ -2,8 +2,8 @@
 
 The harness's own header decides where it has one. Else the longest history that went upstream before: when it
 is the conversation's last one, the request goes on with it; when it is an earlier one, the request is a fork
-and takes over what stood before. A history that was made anew (compaction) is known by a call id that it
-kept, or by the dialect's words for it.
+and takes over what stood before, unless nothing but questions about the history came in between. A history
+that was made anew (compaction) is known by a call id that it kept, or by the dialect's words for it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ class Located(NamedTuple):
 
     conversation: Conversation | None
     request: ParsedRequest
+
+
+class NewTips(NamedTuple):
+    """A history, and its beginning up to the newest results: the hash of each, and what it is kept as."""
+
+    told: tuple[bytes, Tip]
+    whole: tuple[bytes, Tip]
 
 
 class Locator:
@@ -174,6 +181,12 @@ class Locator:
             edited = self._with_later_calls(run, request, tip)
             if edited is not None:
                 return edited, 0
+            if not request.has_tools:
+                # It cannot go another way: it looks at a part of what there is, as for a summary.
+                conversation = self._by_call_id(run, request) or conversation
+                return conversation, request.shared
+            if _only_asked_about(conversation, request, tip):
+                return conversation, request.shared
             return self._fork(run, conversation, tip), 0
         kept = self._by_call_id(run, request)
         if kept is None and starts_with_compaction(wire, dialect, request):
@@ -196,11 +209,12 @@ class Locator:
         return None
 
     def _by_call_id(self, run: Run, request: ParsedRequest) -> Conversation | None:
-        for item in request.items:
+        """The conversation that has the newest of its calls that is known; forks have the older ones, too."""
+        for item in reversed(request.items):
             for call in item.calls:
-                if call.call_id:
-                    known = self._memory.call_by_id(run.run_id, call.call_id)
-                    return self._conversations.get(run, known) if known is not None else None
+                known = self._memory.call_by_id(run.run_id, call.call_id) if call.call_id else None
+                if known is not None:
+                    return self._conversations.get(run, known)
         return None
 
     def _fork(
@@ -228,16 +242,22 @@ class Locator:
             self._memory.add_calls(run.run_id, fork.id, fork.rows)
         return fork
 
-    def next_tip(self, conversation: Conversation, request: ParsedRequest) -> Tip | None:
+    def next_tips(self, conversation: Conversation, request: ParsedRequest) -> NewTips | None:
         """What the present history is to be remembered as, once its calls are; None when it is already.
 
         One that offers no tools only looks at the history (a summary, a check): the agent does not go on from
-        there.
+        there. One that asks something behind new results may do the same with its tools on offer; the agent
+        then goes on from these.
         """
         chain = conversation.chain
         if not chain or chain[-1] == conversation.tip or not request.has_tools:
             return None
-        return Tip(conversation.id, len(chain), len(conversation.rows), conversation.first_asked())
+        calls, first, whole = len(conversation.rows), conversation.first_asked(), len(chain)
+        told = next((at for at in range(whole, request.shared, -1) if request.items[at - 1].results), whole)
+        return NewTips(
+            (chain[told - 1], Tip(conversation.id, told, calls, first)),
+            (chain[-1], Tip(conversation.id, whole, calls, first)),
+        )
 
 
 def _nearest(body: bytes, candidates: Sequence[Conversation]) -> Conversation | None:
@@ -253,6 +273,18 @@ def _nearest(body: bytes, candidates: Sequence[Conversation]) -> Conversation | 
         if last is not None and common > 1 and common >= len(last.items) - 1:
             break  # it goes on with this one
     return nearest
+
+
+def _only_asked_about(conversation: Conversation, request: ParsedRequest, tip: Tip) -> bool:
+    """Whether all that was sent since ``tip`` only asked about the history, as for a summary that came to
+    nothing: the model made no call since then, so that ``request``, which shares no more than ``tip`` with
+    the conversation, is no fork of it.
+    """
+    # A call that was made behind the end of this history, and that nobody answered, is out of it.
+    since = conversation.rows[tip.calls :]
+    return not conversation.in_flight and all(
+        not row.answered and row.depth > len(request.items) for row in since
+    )
 
 
 def _last(conversation: Conversation | None, wire: WireFormat) -> ParsedRequest | None:
@@ -295,7 +327,9 @@ def starts_with_compaction(wire: WireFormat, dialect: Dialect, request: ParsedRe
         return True
     if not dialect.identify.compaction:
         return False
-    texts = (part.text or "" for item in opening for part in wire.texts(request, item))
+    # The words of a summary are the model's; some harnesses put an answer of their own behind it.
+    begun = request.items[: len(opening) + 1]
+    texts = (part.text or "" for item in begun for part in wire.texts(request, item))
     return any(re.search(pattern, text) for text in texts for pattern in dialect.identify.compaction)
 
 

@@ -130,8 +130,9 @@ class Identification(Checked):
     ``pattern`` is searched in the ``header``; its group ``version``, when it has one, is the harness's
     version. ``body``, for a harness whose header is not its own alone, is an ASCII text that stands in the
     body of each of its requests. ``workspace`` patterns have a group ``path`` and are searched in the first
-    messages. ``compaction`` patterns mark the first message of a history that was summed up. ``flattened``
-    says how tool results look that the harness retells inside a text.
+    messages. ``compaction`` patterns mark a history that was summed up: they are searched in each text up to
+    the model's first answer, this included. ``flattened`` says how tool results look that the harness retells
+    inside a text.
     """
 
     header: str = "user-agent"

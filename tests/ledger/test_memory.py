@@ -109,6 +109,9 @@ def test_the_latest_conversation_with_an_id(memory: Memory) -> None:
     for i in (2, 11, 9):
         add(memory, "r", f"c{i}", row(0))
     assert memory.call_by_id("r", "t0") == "c11"
+    with memory.transaction():
+        memory.update_calls("r", "c9", [row(0, answered=True)])
+    assert memory.call_by_id("r", "t0") == "c9"
 
 
 def test_conversations_in_the_order_they_were_made(memory: Memory) -> None:
@@ -138,6 +141,15 @@ def test_tips(memory: Memory) -> None:
         memory.add_tip("r", b"one", Tip("c0", 1, 0, 0))
     assert memory.newest_tip("r") == Tip("c0", 1, 0, 0)
     assert memory.newest_tip("s") is None
+
+
+def test_the_beginning_of_a_history_stays_what_it_is_known_as(memory: Memory) -> None:
+    with memory.transaction():
+        memory.add_tip("r", b"one", Tip("c0", 1, 0, 0))
+        memory.add_beginning("r", b"one", Tip("c1", 1, 4, 2))
+        memory.add_beginning("r", b"two", Tip("c1", 3, 4, 2))
+    assert memory.deepest_tip("r", [b"one"]) == Tip("c0", 1, 0, 0)
+    assert memory.deepest_tip("r", [b"one", b"x", b"two"]) == Tip("c1", 3, 4, 2)
 
 
 def test_texts(memory: Memory) -> None:
