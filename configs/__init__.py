@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache, partial
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import orjson
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -94,6 +96,19 @@ def dialect(name: str) -> Dialect:
 def capability_names() -> tuple[str, ...]:
     """``<harness>@<version>`` of every harness version that has a capability file."""
     return tuple(_shipped("capabilities"))
+
+
+def asked_digest(harness: str) -> str:
+    """SHA-256 over what the conformance suite asks a harness with: its dialect and its probes, as data, so
+    that a comment does not count. Raises ``ConfigError`` for a harness that has neither."""
+    texts = [(folder, _shipped(folder).get(harness)) for folder in ("harnesses", "probes")]
+    data = [
+        None if text is None else parsed(text, partial(read_yaml, source=f"{harness} in configs/{folder}"))
+        for folder, text in texts
+    ]
+    if data == [None, None]:
+        raise ConfigError(unknown("harness", harness, dialects()))
+    return sha256(orjson.dumps(data, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from ruamel.yaml import YAML
 
-from configs import dialect
+from configs import asked_digest, dialect
 from harness.conformance_runner import CellResult, Findings
 from harness.conformance_table import retry_of
 from scheduler.capability import Capability, Cell, parse_capability
@@ -30,6 +30,7 @@ def capability_of(findings: Findings, date: datetime.date) -> Capability:
             "date": date,
             "tools": tuple(tools),
             "tools_sha256": findings.tools_digest,
+            "asked_sha256": asked_digest(findings.harness),
             "stand_ins": dict(findings.stands_in),
             "not_probed": dict(findings.not_probed),
             "cells": tuple(_cell(result, dialect(findings.harness)) for result in findings.results),

@@ -137,8 +137,10 @@ class _Layout:
                 "kind": cell.kind,
             }
         )
-        for when, text in probe.answers.items():
-            self._branches.append(Branch(filled(when, places), (Turn(filled(text, places)),)))
+        for when, answer in probe.answers.items():
+            # Its calls are no steps: those are known by the ends of their ids.
+            call_id = f"call_handed_in_{cell.word}"
+            self._branches.append(Branch(filled(when, places), (_answer(answer, places, call_id),)))
         return Placed(cell, folder, first, target, None, len(self._turns))
 
     def again(self, placed: Placed) -> Placed:
@@ -170,6 +172,12 @@ class _Layout:
         )
         script = Script(tuple(self._turns), tuple(self._branches), end_text=END_TEXT)
         return Plan(self._probes.prompt, tuple(placed), script, profile, started)
+
+
+def _answer(answer: str | Step, places: Mapping[str, str], call_id: str) -> Turn:
+    if isinstance(answer, str):
+        return Turn(filled(answer, places))
+    return Turn("", (ToolCall(answer.tool, filled(answer.arguments, places), call_id),))
 
 
 def _places(cell: Cell, folder: Path) -> dict[str, str]:

@@ -50,8 +50,9 @@ class Probe(Checked):
     ``family``: what the call counts as, where that is not the tool's own family. ``call``: its arguments.
     ``files``: path in the cell's folder → text, there before the session. ``first``: calls that must come
     before. ``change``: the call after which the same call shows something else. ``watch``: patterns of paths
-    below HOME where the tool's work can be seen. ``answers``: texts of the models that the tool itself asks;
-    a subagent is known by its prompt. ``visible``: whether the work can be seen on the disk at all.
+    below HOME where the tool's work can be seen. ``answers``: what the models that the tool itself asks say,
+    a text or the call by which they hand it in; a subagent is known by its prompt. ``visible``: whether the
+    work can be seen on the disk at all.
     ``has_text``: whether its results have text; what only changes text is not for one without.
     ``counts``: numbers in its results that must add up. ``needs``: programs, one of which the tool needs.
     ``gaps``: kind → why it cannot be done to this tool.
@@ -64,7 +65,7 @@ class Probe(Checked):
     first: tuple[Step, ...] = ()
     change: Step | None = None
     watch: tuple[str, ...] = ()
-    answers: dict[str, str] = Field(default_factory=dict)
+    answers: dict[str, str | Step] = Field(default_factory=dict)
     visible: bool = True
     has_text: bool = True
     counts: tuple[CountRule, ...] = ()

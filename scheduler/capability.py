@@ -70,14 +70,16 @@ class Cell(Checked):
 
 class Capability(Checked):
     """One harness version. ``tools``: the names that it offers, ``tools_sha256`` the digest of their
-    definitions; ``stand_ins``: family → the tool that does its work where the version has none of its own;
-    ``not_probed``: tool → why no cell is about it, so that nothing was shown of its faults."""
+    definitions; ``asked_sha256``: of the dialect and the probes that it was asked with; ``stand_ins``:
+    family → the tool that does its work where the version has none of its own; ``not_probed``: tool → why
+    no cell is about it, so that nothing was shown of its faults."""
 
     harness: str = Field(min_length=1)
     version: str = Field(min_length=1)
     date: datetime.date
     tools: tuple[str, ...]
     tools_sha256: _Digest
+    asked_sha256: _Digest | None = None
     stand_ins: dict[Family, str] = Field(default_factory=dict)
     not_probed: dict[str, str] = Field(default_factory=dict)
     cells: tuple[Cell, ...]
