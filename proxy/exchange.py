@@ -37,9 +37,10 @@ class Refusal(NamedTuple):
 class Exchange(msgspec.Struct, eq=False):
     """The state of one request. ``body`` is what goes upstream: the object that came in when nothing changed.
 
-    ``message``: what it asks for, when it came as a message of a socket. ``depth``: how long its history is
-    (None: not known), ``calls``: how many calls had been drawn when it went on. ``carried``: the calls whose
-    payload this request carries. ``spent_ns``: the injector's time so far.
+    ``message``: what it asks for, when it came as a message of a socket. ``retells``: the conversation that
+    it sums up, when it is no turn of it. ``depth``: how long its history is (None: not known), ``calls``: how
+    many calls had been drawn when it went on. ``carried``: the calls whose payload this request carries.
+    ``spent_ns``: the injector's time so far.
     ``tools``: the tool list of the request. ``holder``: holds the blocks of calls that could be kept from
     running; ``unframed``: what came of such a response and is not part of a frame yet. ``pinned``: the
     conversation that stays loaded until the answer is there. ``answered``: the model has begun to answer.
@@ -56,6 +57,7 @@ class Exchange(msgspec.Struct, eq=False):
     generates: bool = False
     dialect: Dialect | None = None
     conversation: str | None = None
+    retells: str | None = None
     depth: int | None = None
     calls: int = 0
     tools_digest: str | None = None

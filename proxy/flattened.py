@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import orjson
@@ -151,14 +151,46 @@ class Shown(NamedTuple):
     """What the model was shown in the conversation that is retold, and in the rest of the run.
 
     ``target_of`` gives a path as the targets of the showings are written. ``withheld`` are the run's calls
-    that were kept from running, in order. ``awaited``: a call that is to fail has not had its result yet.
+    that were kept from running, in order. ``awaited``: how many calls of the newest answer had no result yet;
+    ``at_stake``: one of those that wait is to fail.
     """
 
     here: Sequence[Showing]
     elsewhere: Sequence[Showing]
     target_of: Callable[[str], str]
     withheld: Sequence[Withheld] = ()
-    awaited: bool = False
+    awaited: int = 0
+    at_stake: bool = False
+
+
+def newest_told(flattened: Flattened, before: str, text: str, shown: Shown) -> list[str] | None:
+    """The results that the calls of the newest answer had, in the model's order, where they are told whole
+    behind all that was shown, and last of all; None where that is not for sure."""
+    newest, marks = flattened.newest, [showing.mark for showing in shown.here]
+    if newest is None or not shown.awaited or flattened.which != "each":
+        return None
+    told = find_told(flattened, before, text, {*marks, *(other.mark for other in shown.elsewhere)})
+    fresh = told[len(told) - shown.awaited :]
+    older = told[: len(told) - shown.awaited]
+    if len(fresh) != shown.awaited or any(item.mark in marks for item in fresh):
+        return None
+    if [item.mark for item in older[-1:]] != marks[-1:]:
+        return None
+    texts = [text[item.inside : item.end] for item in fresh]
+    if any(_is_cut(flattened, each) for each in texts):
+        return None
+    gaps = [text[one.end : other.start] for one, other in pairwise(fresh)]
+    if not all(compiled(newest.between).fullmatch(gap) for gap in gaps):
+        return None
+    # One that has in it what stands behind the last could go on behind that.
+    ends = list(compiled(newest.after).finditer(text, fresh[0].inside))
+    return texts if [end.start() for end in ends] == [fresh[-1].end] else None
+
+
+def _is_cut(flattened: Flattened, told: str) -> bool:
+    return (
+        flattened.limit is not None and len(told.encode("utf-16-le", "surrogatepass")) > 2 * flattened.limit
+    )
 
 
 def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retelling:
@@ -173,8 +205,8 @@ def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retell
     choices = _each(told, showings) if flattened.which == "each" else [_latest(i, showings) for i in told]
     edits: list[tuple[int, int, str]] = []
     doubts: list[str] = []
-    if shown.awaited and flattened.which == "each" and told and told[-1].mark is None:
-        # Results are told in order: the newest stands last, and it may have been cut to be told.
+    if shown.at_stake and flattened.which == "each" and told and told[-1].mark is None:
+        # Results are told in order: the newest stands last.
         doubts.append("the result of a call that was to fail is first seen where it is retold, as it came")
     for item, choice in zip(told, choices, strict=True):
         news = choice or {other.new for other in shown.elsewhere if other.mark == item.mark}

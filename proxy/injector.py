@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 
 from configs import dialects
 from ledger.decisions import DecisionLog, LedgerError
-from ledger.memory import Memory, Tip
-from proxy.conversation import Conversation, decode_draw
-from proxy.deciding import plain_target
+from ledger.memory import Memory
+from proxy.conversation import Conversation
 from proxy.encoding import CodingError, coding_of, decode, encode
 from proxy.exchange import Exchange, Head, Refusal
-from proxy.flattened import Shown, showings_of, withheld_in
 from proxy.locate import Locator
 from proxy.observer import AgentRequest, Observer, Unobserved
 from proxy.options import CrashedOnPurpose, InjectorOptions
@@ -36,10 +33,10 @@ from proxy.recognise import could_be_an_agents, dialect_of, wire_of
 from proxy.recording import Recorder
 from proxy.registering import kept
 from proxy.responses import Responses
-from proxy.retelling import NOTHING, Retold, retold
 from proxy.runs import Conversations, Run, RunBook, RunSettings
+from proxy.summaries import Summaries
 from proxy.walk import Walk
-from scheduler.dialect import Dialect, Flattened
+from scheduler.dialect import Dialect
 
 
 class Injector:
@@ -67,6 +64,7 @@ class Injector:
         self._conversations = conversations or Conversations(memory)
         self._responses = Responses(log, memory, self._conversations, self._recorder, self._observer, options)
         self._locator = Locator(memory, self._conversations)
+        self._summaries = Summaries(log, memory, self._conversations, self._recorder, self._observer, options)
         self._dialects = dialects()
         self._tools_digests: dict[bytes, str] = {}
         self.untested: dict[str, None] = {}
@@ -169,11 +167,12 @@ class Injector:
         self, exchange: Exchange, wire: WireFormat, dialect: Dialect, version: str | None, body: bytes
     ) -> bytes:
         run = exchange.run
-        conversation, request = self._locator.locate(run, wire, dialect, dict(exchange.head.headers), body)
+        located = self._locator.locate(run, wire, dialect, dict(exchange.head.headers), body)
+        conversation, request = located.conversation, located.request
         if conversation is None:
             # With no tools on offer the model asks for none: what goes on from its answer is known whole.
             exchange.depth = len(request.items) if request.continues is None else None
-            return self._retell_alone(run, wire, dialect, request, body)
+            return self._summaries.take_in(exchange, wire, dialect, request, body, located.named)
         exchange.conversation = conversation.id
         exchange.depth = conversation.before + len(request.items)
         exchange.tools = conversation.offered(request.tools)
@@ -228,7 +227,7 @@ class Injector:
         found = walk.run(orphans=exchange.generates and request.has_tools)
         exchange.wait_s = found.wait_s
         run.replaced = run.replaced or any(row.payload is not None for row in found.changed + found.added)
-        texts = self._retold(run, conversation, wire, dialect.identify.flattened, request, request.shared)
+        texts = self._summaries.retold_in(run, conversation, wire, dialect, request)
         conversation.retell(texts.edits, request.base)
         self._log.write(found.decisions)
         tips = self._locator.next_tips(conversation, request)
@@ -253,74 +252,6 @@ class Injector:
             conversation, request, wire, dialect, exchange.generates, found.answered, walk.arguments_of
         )
         self._log.write(self._observer.on_agent_request(run, turn))
-
-    def _retell_alone(
-        self, run: Run, wire: WireFormat, dialect: Dialect, request: ParsedRequest, body: bytes
-    ) -> bytes:
-        """A request that is no agent's turn: it may still retell what the agent was shown."""
-        texts = self._retold(run, None, wire, dialect.identify.flattened, request, 0)
-        if texts.new:
-            with self._memory.transaction():
-                for text in texts.new:
-                    self._memory.add_text(run.run_id, "", text.digest, text.new)
-        for doubt in texts.doubts:
-            self._recorder.error(run, "flattened", doubt)
-        return splice(body, [found.edit for found in texts.edits])
-
-    def _retold(
-        self,
-        run: Run,
-        conversation: Conversation | None,
-        wire: WireFormat,
-        flattened: Flattened | None,
-        request: ParsedRequest,
-        first_item: int,
-    ) -> Retold:
-        if flattened is None or not (run.replaced or conversation is None):
-            return NOTHING
-        # A conversation that is summed up is told as it stands then; what it is told again, it keeps.
-        newest = self._memory.newest_tip(run.run_id) if conversation is None else None
-        return retold(
-            wire,
-            flattened,
-            request,
-            first_item,
-            "" if newest is None else f"{newest.conversation} {newest.depth} {newest.calls}",
-            partial(self._memory.text, run.run_id, conversation.id if conversation is not None else ""),
-            lambda: self._shown(run, conversation, newest, flattened),
-        )
-
-    def _shown(
-        self, run: Run, conversation: Conversation | None, newest: Tip | None, flattened: Flattened
-    ) -> Shown:
-        alone = conversation is None
-        if newest is not None:
-            conversation = self._conversations.get(run, newest.conversation)
-        here = conversation.id if conversation is not None else None
-        elsewhere = [row for name in run.ids if name != here for row in self._memory.calls(run.run_id, name)]
-        rows = conversation.rows if conversation is not None else []
-        places = run.settings.places(conversation.row.workspace if conversation is not None else None)
-        # What was summed up before is not retold again.
-        first = newest.first if newest is not None else 0
-        return Shown(
-            showings_of(flattened, rows[first:]),
-            showings_of(flattened, elsewhere + rows[:first]),
-            lambda target: plain_target(places.abstract(target)),
-            # The memory alone has the arguments of calls that are loaded.
-            withheld_in(row for name in run.ids for row in self._memory.calls(run.run_id, name)),
-            awaited=alone and self._awaits(run),
-        )
-
-    def _awaits(self, run: Run) -> bool:
-        """Whether the last answer of a conversation has a call that is to fail and was not answered yet."""
-        for name in self._memory.unanswered_conversations(run.run_id):
-            conversation = self._conversations.get(run, name)
-            newest = max(row.depth for row in conversation.rows)
-            for row in conversation.pending:
-                drawn = decode_draw(row.draw)
-                if row.depth == newest and row.skipped is None and drawn.fired and drawn.limited is None:
-                    return True
-        return False
 
     def _tools_digest(self, tools: bytes) -> str | None:
         if not is_tool_list(tools):

@@ -27,10 +27,12 @@ _CANDIDATES = 8
 
 
 class Located(NamedTuple):
-    """``conversation`` is None for a request that is no agent's turn (a title, a count of something else)."""
+    """``conversation`` is None for a request that is no agent's turn (a title, a count of something else);
+    ``named`` is then the one that the harness names all the same."""
 
     conversation: Conversation | None
     request: ParsedRequest
+    named: Conversation | None = None
 
 
 class NewTips(NamedTuple):
@@ -111,7 +113,7 @@ class Locator:
         if request.continues is not None:
             return self._going_on(run, wire, dialect, request, header, role)
         if not is_turn(request):
-            return Located(None, request)
+            return Located(None, request, conversation)
         if conversation is None:
             conversation = self._begin(run, wire, dialect, request, header, role)
         self._find_workspace(run, conversation, wire, dialect, request)

@@ -182,7 +182,7 @@ class Recorder:
 
     def _deliveries(self, exchange: Exchange) -> list[AnyRecord]:
         run = exchange.run
-        conversation = exchange.conversation or ""
+        conversation = exchange.conversation or exchange.retells or ""
         records: list[AnyRecord] = []
         firsts: list[CallRow] = []
         now = timestamp()

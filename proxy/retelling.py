@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.flattened import Shown, retell
+from proxy.flattened import Shown, newest_told, retell
 from proxy.protocols.text import json_string
 from proxy.protocols.wire import Edit, ParsedRequest, Part, WireFormat
 from scheduler.dialect import Flattened
@@ -27,14 +27,15 @@ class TextEdit(NamedTuple):
 
 
 class Retold(NamedTuple):
-    """What the texts of a request come to."""
+    """What the texts of a request come to. ``told``: those that retell a result, as they go on."""
 
     edits: tuple[TextEdit, ...]
     new: tuple[NewText, ...]
     doubts: tuple[str, ...]
+    told: tuple[str, ...]
 
 
-NOTHING = Retold((), (), ())
+NOTHING = Retold((), (), (), ())
 
 
 def retold(
@@ -45,6 +46,7 @@ def retold(
     scope: str,
     remembered: Callable[[bytes], str | None],
     shown: Callable[[], Shown],
+    decided: Callable[[Sequence[str]], Shown],
 ) -> Retold:
     """Looks at every text from ``first_item`` on.
 
@@ -55,6 +57,7 @@ def retold(
     edits: list[TextEdit] = []
     new: list[NewText] = []
     doubts: list[str] = []
+    told: list[str] = []
     known: Shown | None = None
     for index, before, part in _candidates(wire, flattened, request, first_item):
         text = part.text or ""
@@ -64,14 +67,18 @@ def retold(
         replaced = remembered(digest)
         if replaced is None:
             known = known or shown()
+            newest = newest_told(flattened, before, text, known)
+            if newest is not None:
+                known = decided(newest)
             found = retell(flattened, before, text, known)
             replaced = found.text
             doubts += found.doubts
             if replaced != text or found.doubts:
                 new.append(NewText(digest, replaced))
+        told.append(replaced)
         if replaced != text:
             edits.append(TextEdit(index, wire.edit_text(request, part, replaced)))
-    return Retold(tuple(edits), tuple(new), tuple(doubts))
+    return Retold(tuple(edits), tuple(new), tuple(doubts), tuple(told))
 
 
 def _candidates(

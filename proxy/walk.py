@@ -62,7 +62,8 @@ class _Found(NamedTuple):
 
 
 class Walk:
-    """One request of one conversation. ``arguments_of`` gives a call's arguments as the model wrote them."""
+    """One ``request`` of one conversation. ``arguments_of`` gives a call's arguments as the model wrote
+    them."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Walk:
         self._wire = wire
         self._dialect = dialect
         self._conversation = conversation
-        self._request = request
+        self.request = request
         self._log_texts = log_texts
         self._found = Findings()
         self._unrelayed: set[CallRow] = set()
@@ -112,8 +113,8 @@ class Walk:
     def _between_answers(self) -> Iterator[list[_Visit]]:
         """The new items, those together that stand between two answers of the model."""
         visits: list[_Visit] = []
-        items = self._request.items
-        for index in range(self._request.shared, len(items)):
+        items = self.request.items
+        for index in range(self.request.shared, len(items)):
             if items[index].role == "assistant" and visits:
                 yield visits
                 visits = []
@@ -191,7 +192,7 @@ class Walk:
         return row
 
     def _is_harmless(self, seen: SeenCall) -> bool:
-        arguments = self._wire.call_arguments(self._request, seen)
+        arguments = self._wire.call_arguments(self.request, seen)
         return is_harmless(self._dialect, seen.tool, arguments)
 
     def _doubt(self, seen: SeenCall) -> None:
@@ -204,11 +205,11 @@ class Walk:
 
     def _give_back(self, seen: SeenCall, row: CallRow, arguments: bytes | None) -> None:
         """Gives a withheld call its own name, and its ``arguments`` where the harness has not got them."""
-        self._edit(self._wire.edit_call(self._request, seen, row.tool, arguments))
+        self._edit(self._wire.edit_call(self.request, seen, row.tool, arguments))
 
     def _edit(self, edits: Sequence[Edit]) -> None:
         """Takes up edits of the present item; they count from the first byte of the history."""
-        base = self._request.base
+        base = self.request.base
         self._edits += (Edit(edit.start - base, edit.end - base, edit.new) for edit in edits)
 
     def _as_named(
@@ -218,7 +219,7 @@ class Walk:
         row = self._draw(seen._replace(tool=tool), self._counts_before(before), index)
         self._unrelayed.remove(row)
         as_named(row, kind)
-        arguments = self._wire.call_arguments(self._request, seen)
+        arguments = self._wire.call_arguments(self.request, seen)
         self._found.decisions.append(
             withhold(
                 self._settings,
@@ -233,7 +234,7 @@ class Walk:
         return row
 
     def _identify(self, seen: SeenCall) -> tuple[NewCall, Identified]:
-        new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self._request, seen))
+        new = NewCall(seen.call_id, seen.tool, self._wire.call_arguments(self.request, seen))
         return new, identify(self._settings, self._dialect, self._conversation, new)
 
     def _draw(self, seen: SeenCall, counts: Counts, index: int) -> CallRow:
@@ -270,7 +271,7 @@ class Walk:
         """The arguments of a call of the present history, as the harness sent them back, if it did."""
         if asked.seen is None:
             return self._arguments_of(asked.row)
-        return self._wire.call_arguments(self._request, asked.seen)
+        return self._wire.call_arguments(self.request, asked.seen)
 
     def _result(self, index: int, found: _Found) -> None:
         asked, is_first, result = found
@@ -278,7 +279,7 @@ class Walk:
         if row.answered and row.payload is None:
             return
         began = time.perf_counter_ns()
-        parts = self._wire.result_parts(self._request, result)
+        parts = self._wire.result_parts(self.request, result)
         text = own_output(self._dialect, parts).text
         if row.answered:
             # What comes under the id of a call that has its result is that result once more, or is none:
@@ -295,29 +296,54 @@ class Walk:
             drawn = decode_draw(row.draw)
             record = record_of(self._settings, self._conversation, row, drawn, None, text)
         else:
-            row.skipped = None  # it may have been given up as an orphan
-            arguments = self.arguments_of(asked)
-            self._found.answered.append(Answered(row, arguments, text, result.is_error))
-            verdict = decide(
-                self._settings,
-                self._dialect,
-                self._conversation,
-                row,
-                arguments,
-                Result(text, result.is_error),
-                lambda: self._earlier(row),
-                log_texts=self._log_texts,
-            )
-            record = verdict.record
-            self._found.wait_s += verdict.wait_s
-        self._mark(row, text)
+            record = self._fresh(row, self.arguments_of(asked), text, result.is_error)
         self._conversation.note_printed(row, text, result.is_error)
-        if row not in self._unrelayed:
-            self._found.changed.append(row)
         if row.payload is not None:
             self._replay(row, result, parts)
+        self._settle(row, text, record, began)
+
+    def told(self, rows: Sequence[CallRow], texts: Sequence[str]) -> Findings:
+        """Decides on the results of ``rows``, which the harness retells before it has sent them: their texts
+        are all that is known of them."""
+        for row, text in zip(rows, texts, strict=True):
+            began = time.perf_counter_ns()
+            if row.wire_name is None:
+                record = self._fresh(row, self._arguments_of(row), text, None)
+                self._settle(row, text, record, began)
+                continue
+            given_up = row.skipped == "orphaned"
+            row.original, row.skipped = text, None
+            self._mark(row, text)
+            self._found.changed.append(row)
+            if given_up:
+                self._tell_again(row)
+            self._conversation.settle(row)
+        return self._found
+
+    def _fresh(self, row: CallRow, arguments: bytes, text: str | None, is_error: bool | None) -> Decision:
+        """Decides on a result that is here for the first time."""
+        row.skipped = None  # it may have been given up as an orphan
+        self._found.answered.append(Answered(row, arguments, text, is_error))
+        verdict = decide(
+            self._settings,
+            self._dialect,
+            self._conversation,
+            row,
+            arguments,
+            Result(text, is_error),
+            lambda: self._earlier(row),
+            log_texts=self._log_texts,
+        )
+        self._found.wait_s += verdict.wait_s
+        return verdict.record
+
+    def _settle(self, row: CallRow, text: str | None, record: Decision, began_ns: int) -> None:
+        """The call is answered, and what was decided goes to the log."""
+        self._mark(row, text)
+        if row not in self._unrelayed:
+            self._found.changed.append(row)
         self._conversation.settle(row)
-        spent_us = (time.perf_counter_ns() - began) / 1e3
+        spent_us = (time.perf_counter_ns() - began_ns) / 1e3
         self._found.decisions.append(
             msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1))
         )
@@ -334,10 +360,14 @@ class Walk:
             self._mark(row, text)
             self._replay(row, result, parts)
             if given_up:
-                self._found.decisions.append(
-                    retold(self._settings, self._dialect, self._conversation, row, log_texts=self._log_texts)
-                )
+                self._tell_again(row)
         self._conversation.settle(row)
+
+    def _tell_again(self, row: CallRow) -> None:
+        """A withheld call that was given up has come back: it is told what was decided."""
+        self._found.decisions.append(
+            retold(self._settings, self._dialect, self._conversation, row, log_texts=self._log_texts)
+        )
 
     def _mark(self, row: CallRow, text: str | None) -> None:
         """By what its result is known again when the harness retells it inside a text."""
@@ -358,9 +388,9 @@ class Walk:
         # What the harness says of a tool that it does not have is an error, whatever the call is told to be.
         withheld = row.wire_name is not None
         flag: Flag = REMOVE if withheld and row.payload_error is None else row.payload_error
-        edits = self._wire.edit_result(self._request, result, parts, plan, flag)
+        edits = self._wire.edit_result(self.request, result, parts, plan, flag)
         if withheld:
-            edits += self._wire.edit_result_tool(self._request, result, row.tool)
+            edits += self._wire.edit_result_tool(self.request, result, row.tool)
         self._edit(edits)
         self._carried.append(row)
 
@@ -371,7 +401,7 @@ class Walk:
     def _supersede(self, row: CallRow, result: SeenResult, text: str | None) -> None:
         """Leaves a result as the harness has it now; of a withheld call, with the call's own name."""
         if row.wire_name is not None:
-            self._edit(self._wire.edit_result_tool(self._request, result, row.tool))
+            self._edit(self._wire.edit_result_tool(self.request, result, row.tool))
         if row.skipped != "superseded":
             row.skipped = "superseded"
             self._found.changed.append(row)
@@ -396,14 +426,14 @@ class Walk:
             return self._conversation.printed[row]
         for asked in self._conversation.asked.get(row.call_id, ()):
             if asked.row is row and asked.result is not None:
-                parts = self._wire.result_parts(self._request, asked.result)
+                parts = self._wire.result_parts(self.request, asked.result)
                 return own_output(self._dialect, parts).text, asked.result.is_error
         return None, None
 
     def _orphans(self) -> None:
         """Calls that the conversation went past without a result."""
         for row in list(self._conversation.pending):
-            gone_past = self._conversation.before + len(self._request.items) > row.depth + 1
+            gone_past = self._conversation.before + len(self.request.items) > row.depth + 1
             if gone_past and row not in self._conversation.present and row.skipped != "orphaned":
                 self._found.decisions.append(orphan(self._settings, self._conversation, row))
                 self._found.changed.append(row)

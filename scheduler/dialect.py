@@ -98,6 +98,19 @@ class ToolRule(Checked):
         return value
 
 
+class Newest(Checked):
+    """How the results of the newest answer stand at the end of a history that is retold: ``between`` two of
+    them, and ``after`` the last. Where that is so, they are known for whole and for the newest."""
+
+    between: str
+    after: str
+
+    @field_validator("between", "after")
+    @classmethod
+    def _pattern(cls, value: str) -> str:
+        return checked_patterns((value,))[0]
+
+
 class Flattened(Checked):
     """A tool result that is retold inside a text: behind the literal ``open``, at the start of a line, up to
     where the pattern ``end`` matches.
@@ -107,7 +120,8 @@ class Flattened(Checked):
     ``latest`` of each target alone. ``target`` is a pattern for what stands before ``open`` and names the
     call's target: its group ``target`` is the inside of a JSON string. ``lost_call`` is a pattern for how a
     call is retold whose name and arguments the harness lost, with ``{wire_name}`` for the name that it lost;
-    any other is retold as ``tool(arguments)`` by such a harness.
+    any other is retold as ``tool(arguments)`` by such a harness. ``newest``: None where a result is never
+    retold before it has been sent.
     """
 
     open: str = Field(min_length=1)
@@ -117,6 +131,7 @@ class Flattened(Checked):
     which: Literal["each", "latest"] = "each"
     target: str | None = None
     lost_call: str | None = None
+    newest: Newest | None = None
 
     @field_validator("end", "target", "lost_call")
     @classmethod

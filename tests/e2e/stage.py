@@ -23,7 +23,7 @@ from harness.pi import Pi
 from harness.qwen_code import QwenCode
 from harness.received import Received
 from harness.recipes import install
-from harness.script import Misstep, Script
+from harness.script import Branch, Misstep, Script
 from harness.scripted_model import ThreadedScriptedModel
 from harness.turns import ToolCall, ToolResult, Turn
 from proxy.injector import Injector
@@ -181,11 +181,11 @@ class Stage:
         for name, text in files.items():
             (self.workspace / name).write_text(text, encoding="utf-8")
 
-    def script(self, turns: list[Turn]) -> Script:
+    def script(self, turns: list[Turn], branches: Sequence[Branch] = ()) -> Script:
         """What the model says in a session of these turns, to its end."""
         last = self.speech.last
         ending = [] if last is None else [Turn("Done.", (self.speech.runs(last),), step=len(turns))]
-        return Script((*turns, *ending)).in_workspace(self.workspace)
+        return Script((*turns, *ending), tuple(branches)).in_workspace(self.workspace)
 
     def start(
         self,
@@ -216,6 +216,7 @@ class Stage:
         options: InjectorOptions | None = None,
         base: Callable[[str], str] = lambda url: url,
         missteps: Sequence[Misstep] = (),
+        branches: Sequence[Branch] = (),
         killed_when: Callable[[ThreadedScriptedModel], bool] | None = None,
         **job: Any,
     ) -> Played:
@@ -223,7 +224,7 @@ class Stage:
         folder = self.folder / log
         chosen = load_profile(profile) if isinstance(profile, str) else profile
         with (
-            ThreadedScriptedModel(self.script(turns), missteps=missteps) as model,
+            ThreadedScriptedModel(self.script(turns, branches), missteps=missteps) as model,
             serving(folder, chosen, seed, model.url, options) as (server, _),
         ):
             if killed_when is not None:

@@ -5,6 +5,7 @@ Where a call stands is known from the script alone, so that a shift is seen in o
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.received import Received
-from harness.script import Misstep
+from harness.script import Branch, Misstep
 from harness.turns import ToolCall, Usage
 from scoring.verify import verify_log
 from tests.e2e.stage import SPEECHES, Played, Speech, Stage, call_turns, forced, result_of
@@ -112,28 +113,41 @@ def test_a_compaction_shifts_nothing_and_is_told_the_payload(stage: Staging) -> 
 
 def test_a_summary_made_of_text_tells_what_the_model_was_told(stage: Staging) -> None:
     """OpenCode sends its history as one text, a call that never ran under its own name and with its payload.
-    The newest result is told there before the model has seen it, as it came: that is no clean run.
+    The newest results are told there before the model has seen them: they are decided there.
     """
     scene = stage("opencode")
     scene.write({"part0.txt": "content of part 0\n", "part1.txt": "content of part 1\n"})
     speech = scene.speech
-    turns = call_turns(speech.reads("part0.txt"), speech.reads("part1.txt"), speech.runs("echo counted"))
+    newest = (speech.reads("part1.txt"), speech.runs("echo coun''ted"))
+    turns = call_turns(speech.reads("part0.txt"), newest)
     # More than the model can take in: OpenCode sums up before it goes on.
     turns[-1] = replace(turns[-1], usage=Usage(input_tokens=195_000))
     rules = (
         {"tool": speech.read, "nth": 1, "kind": "permission_denied"},
         {"tool": speech.shell, "nth": 1, "kind": "post_effect_error"},
     )
-    played = scene.play(turns, forced(*rules), killed_when=lambda model: bool(_summaries(model.received)))
-    (summary, *_) = _summaries(played.received)
+    goes_on = Branch("What did we do so far?", tuple(call_turns(speech.runs("echo after"))))
+    played = scene.play(turns, forced(*rules), branches=[goes_on])
+    assert played.outcome.exit_code == 0, played.outcome.stderr[-2000:]
+    (summary,) = _summaries(played.received)
     denied = result_of(played.turns[1], 0).text
     told = summary.body.decode()
     call = f"[Assistant tool call]: read({json.dumps({'filePath': 'part0.txt'}, separators=(',', ':'))})"
     assert json.dumps(f"{call}\n[Tool result]: {denied}\n")[1:-1] in told
     assert played.decisions_of("read")[0]["wire_name"] not in told
     assert "unavailable tool" not in told
-    (error,) = played.of("error")
-    assert error["where"] == "flattened"
+    assert "content of part 1" in told
+    assert "counted" not in told
+    record, later = played.decisions_of(speech.shell)
+    assert (record["kind"], record["skipped"], record["fired"]) == ("post_effect_error", None, True)
+    assert (later["ordinal"], later["conversation"]) == (1, record["conversation"])
+    (delivery,) = [r for r in played.of("delivery") if r["call_id"] == record["call_id"]]
+    assert (delivery["first"], delivery["payload_sha256"]) == (True, record["payload_sha256"])
+    shown = told.rpartition("[Tool result]: ")[2].partition("\\n</conversation>")[0]
+    payload = json.loads(f'"{shown}"')
+    assert hashlib.sha256(payload.encode()).hexdigest() == record["payload_sha256"], payload
+    assert not played.of("error")
+    assert verify_log(played.log).ok
 
 
 def _summaries(received: Sequence[Received]) -> list[Received]:

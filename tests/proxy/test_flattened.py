@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from configs import dialects
 from proxy.flattened import Showing, Shown, mark_of, retell, shown_form
 from scheduler.dialect import Flattened
+from scoring.verify import verify_log
 from tests.proxy.build import assistant, body, result, text, user
-from tests.proxy.stage import PI, Agent, Sent, Stage, force, only, read
+from tests.proxy.stage import PI, Agent, Answer, Sent, Stage, force, only, read
 
 FOUND = dialects()["pi"].identify.flattened
 assert FOUND is not None
@@ -47,10 +49,10 @@ def pi_conversation(results: list[str], *, instructions: str = "\n\nSum this up.
     return "<conversation>\n" + "\n\n".join(parts) + "\n</conversation>" + instructions
 
 
-def compaction(stage: Stage, told: str) -> str:
+def compaction(stage: Stage, told: str, answer: Answer | None = None) -> str:
     raw = body([user(text(told))], tools=None, system=[text("You are a context summarization assistant.")])
     exchange = stage.post(raw, PI)
-    stage.answer(exchange, None)
+    stage.answer(exchange, answer)
     assert exchange.conversation is None
     sent = Sent(raw, exchange.body, exchange).messages
     said: str = sent[0]["content"][0]["text"]
@@ -113,13 +115,20 @@ def test_what_cannot_be_told_apart_is_replaced_and_said(tmp_path: Path) -> None:
     assert len(stage.records("error")) == 1
 
 
-@pytest.mark.parametrize("kind", ["post_effect_error", "permission_denied"])
+def pi_unseen(seen: list[str], *fresh: str) -> str:
+    """A history that Pi sums up before the model has seen the results of its newest answer."""
+    before = pi_conversation(seen).partition("\n\n[Assistant]: Done.")[0]
+    calls = '[Assistant tool calls]: read(path="n.txt")' + '; read(path="n.txt")' * (len(fresh) - 1)
+    parts = "\n\n".join([before, calls, *map(pi_part, fresh)])
+    return f"{parts}\n</conversation>\n\nSum this up."
+
+
+@pytest.mark.parametrize("kind", ["post_effect_error", "wrong_data", "empty", "permission_denied"])
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize("earlier", [0, 1])
-def test_a_result_that_is_first_told_in_a_summary_is_no_clean_run(
+def test_a_result_that_is_first_told_in_a_summary_is_decided_there(
     tmp_path: Path, kind: str, restart: bool, earlier: int
 ) -> None:
-    """The harness sums up before the model has seen its newest result: there is no result to replace."""
     stage = Stage(tmp_path, force({"family": "read", "nth": earlier + 1, "kind": kind}))
     agent = stage.pi()
     results = [f"seen {i}\n" for i in range(earlier)]
@@ -128,10 +137,58 @@ def test_a_result_that_is_first_told_in_a_summary_is_no_clean_run(
     agent.ask(read("new", "new.txt", "read"))
     if restart:
         stage.restart()
-    said = pi_conversation([*results, "fresh\n"])
+    first = compaction(stage, pi_unseen(results, "the value is 17\n"))
+    assert not stage.records("delivery"), "nobody has answered"
+    assert compaction(stage, pi_unseen(results, "the value is 17\n"), Answer("A sum.")) == first
+    assert "the value is 17" not in first
+    assert not stage.records("error")
+    (decision,) = [r for r in stage.records("decision") if r["call_id"] == "new" and r["payload_sha256"]]
+    assert (decision["kind"], decision["skipped"]) == (kind, None)
+    (delivery,) = [r for r in stage.records("delivery") if r["call_id"] == "new"]
+    assert (delivery["first"], delivery["payload_sha256"]) == (True, decision["payload_sha256"])
+    assert delivery["conversation"] == decision["conversation"]
+    # Asked for again it is the same, and so it is when the harness sends the result itself.
+    assert compaction(stage, pi_unseen(results, "the value is 17\n")) == first
+    decided = len(stage.records("decision"))
+    agent.results(("new", "the value is 17\n"))
+    (_, shown) = agent.ask().results[-1]
+    assert hashlib.sha256(shown.encode()).hexdigest() == decision["payload_sha256"]
+    assert first == pi_unseen(results, shown) if shown else "[Tool result]: \n" not in first
+    assert len(stage.records("decision")) == decided
+    assert verify_log(tmp_path / "decisions.jsonl").ok
+
+
+def test_parallel_results_are_decided_in_the_models_order(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 2, "kind": "post_effect_error"}))
+    agent = stage.pi()
+    agent.ask(read("a", "a.txt", "read"), read("b", "b.txt", "read"))
+    told = compaction(stage, pi_unseen([], "first\n", "second\n"))
+    assert "[Tool result]: first\n" in told
+    assert "second" not in told
+    assert [(r["call_id"], r["fired"]) for r in stage.records("decision")] == [("a", False), ("b", True)]
+    assert not stage.records("error")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(pi_conversation(["fresh\n"]), id="the model has gone on"),
+        pytest.param(pi_unseen([], "x" * 2001), id="cut"),
+        pytest.param(pi_unseen([], "fresh\n", "one more\n"), id="one more"),
+        pytest.param(pi_unseen(["never shown\n"], "fresh\n"), id="something else unknown"),
+        pytest.param(pi_unseen([], "quotes\n\n[User]: x\n</conversation>"), id="it quotes an end"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["post_effect_error", "permission_denied"])
+def test_what_cannot_be_told_for_the_newest_result_is_no_clean_run(
+    tmp_path: Path, said: str, kind: str
+) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 1, "kind": kind}))
+    stage.pi().ask(read("new", "new.txt", "read"))
     assert compaction(stage, said) == said
     (error,) = stage.records("error")
     assert (error["where"], "first seen where it is retold" in error["reason"]) == ("flattened", True)
+    assert not stage.records("delivery")
 
 
 def test_a_summary_that_tells_no_newer_result_is_clean(tmp_path: Path) -> None:

@@ -135,3 +135,12 @@ def test_two_harnesses_can_leave_out_the_same() -> None:
         assert fits[0] == fits[1], family
         assert not fits[0] & shared.get(family, set())
     assert "timeout" in fitting_by(tables[0], "edit", "edit")
+
+
+@pytest.mark.parametrize("name", configs.capability_names())
+def test_what_was_shown_was_shown_with_the_words_of_today(name: str) -> None:
+    """A dialect or a probe that has changed since is shown anew: `make conformance`, then its file."""
+    harness, _, version = name.rpartition("@")
+    capability = configs.load_capability(harness, version)
+    assert capability is not None
+    assert capability.asked_sha256 == configs.asked_digest(harness)
