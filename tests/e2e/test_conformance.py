@@ -1,5 +1,6 @@
 """The conformance suite on the real programs: every cell of Claude Code and Pi once, with the kill and the
-crashes; of the others one call that reads, one that edits and one of the shell, each before and after.
+crashes; of the others a call that reads, one that edits, one of the shell and one that delegates, where there
+is one, each before and after.
 
 `make conformance` asks everything three times.
 """
@@ -26,6 +27,7 @@ _ASKED = (
     (("read", "search"), ("wrong_data", "not_found")),
     (("edit", "list"), ("post_effect_error", "phantom_success", "permission_denied")),
     (("shell",), ("timeout_after_effect", "permission_denied")),
+    (("task",), ("post_effect_error", "timeout")),
 )
 
 
