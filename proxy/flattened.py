@@ -16,7 +16,7 @@ from typing import NamedTuple
 import orjson
 
 from ledger.memory import CallRow
-from scheduler.dialect import Flattened
+from scheduler.dialect import Dialect, Flattened
 from scheduler.form import compiled
 
 # A retold result that quotes what stands between results has more than one place where it could end.
@@ -37,10 +37,14 @@ class Showing(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A retold result, from the first character of ``open`` to its end; ``mark`` None: not known."""
+    """A retold result, from the first character of ``open`` to its end; ``mark`` None: not known.
+
+    ``own_end``: where the tool's own output ends and what the harness appended to it begins.
+    """
 
     start: int
     inside: int
+    own_end: int
     end: int
     mark: bytes | None
     target: str | None
@@ -104,8 +108,22 @@ def withheld_in(rows: Iterable[CallRow]) -> list[Withheld]:
     ]
 
 
-def find_told(flattened: Flattened, before: str, text: str, known: set[bytes]) -> list[Told]:
-    """The retold results of ``text``; ``before`` is the text that stands before it.
+def owns_of(dialect: Dialect, told: str) -> list[str]:
+    """What the tool's own output can be in a retold result, the likeliest first: what the harness appended to
+    it is retold with it, and may be cut."""
+    cuts = [told.find(appendix.open) for appendix in dialect.appended]
+    return [
+        dialect.split_appended(told)[0],
+        told,
+        *(told[:at].rstrip() for at in sorted(cuts) if at > 0),
+    ]
+
+
+def find_told(
+    flattened: Flattened, before: str, text: str, known: set[bytes], owns: Callable[[str], Sequence[str]]
+) -> list[Told]:
+    """The retold results of ``text``; ``before`` is the text that stands before it, ``owns`` gives what the
+    tool's own output can be in a retold one.
 
     Where a result ends is told by its mark, since it can hold anything, also what looks like its end.
     """
@@ -117,10 +135,12 @@ def find_told(flattened: Flattened, before: str, text: str, known: set[bytes]) -
             at = text.find(flattened.open, at + 1)
             continue
         ends = [m.start() for m in islice(compiled(flattened.end).finditer(text, inside), _ENDS_TRIED)]
-        marks = ((end, _digest(text[inside:end])) for end in ends)
-        first = ends[0] if ends else len(text)
-        end, mark = next((pair for pair in marks if pair[1] in known), (first, None))
-        found.append(Told(at, inside, end, mark, _target(flattened, before, text[:at])))
+        marks = ((end, own, _digest(own)) for end in ends for own in owns(text[inside:end]))
+        end = ends[0] if ends else len(text)
+        unknown = (end, owns(text[inside:end])[0], None)
+        end, own, mark = next((entry for entry in marks if entry[2] in known), unknown)
+        target = _target(flattened, before, text[:at])
+        found.append(Told(at, inside, inside + len(own), end, mark, target))
         at = text.find(flattened.open, max(end, inside))
     return found
 
@@ -152,7 +172,8 @@ class Shown(NamedTuple):
 
     ``target_of`` gives a path as the targets of the showings are written. ``withheld`` are the run's calls
     that were kept from running, in order. ``awaited``: how many calls of the newest answer had no result yet;
-    ``at_stake``: one of those that wait is to fail.
+    ``at_stake``: one of those that wait is to fail. ``owns`` gives what the tool's own output can be in a
+    retold result.
     """
 
     here: Sequence[Showing]
@@ -161,6 +182,7 @@ class Shown(NamedTuple):
     withheld: Sequence[Withheld] = ()
     awaited: int = 0
     at_stake: bool = False
+    owns: Callable[[str], Sequence[str]] = lambda told: (told,)
 
 
 def newest_told(flattened: Flattened, before: str, text: str, shown: Shown) -> list[str] | None:
@@ -169,22 +191,24 @@ def newest_told(flattened: Flattened, before: str, text: str, shown: Shown) -> l
     newest, marks = flattened.newest, [showing.mark for showing in shown.here]
     if newest is None or not shown.awaited or flattened.which != "each":
         return None
-    told = find_told(flattened, before, text, {*marks, *(other.mark for other in shown.elsewhere)})
+    known = {*marks, *(other.mark for other in shown.elsewhere)}
+    told = find_told(flattened, before, text, known, shown.owns)
     fresh = told[len(told) - shown.awaited :]
     older = told[: len(told) - shown.awaited]
     if len(fresh) != shown.awaited or any(item.mark in marks for item in fresh):
         return None
     if [item.mark for item in older[-1:]] != marks[-1:]:
         return None
-    texts = [text[item.inside : item.end] for item in fresh]
-    if any(_is_cut(flattened, each) for each in texts):
+    if any(_is_cut(flattened, text[item.inside : item.end]) for item in fresh):
         return None
     gaps = [text[one.end : other.start] for one, other in pairwise(fresh)]
     if not all(compiled(newest.between).fullmatch(gap) for gap in gaps):
         return None
     # One that has in it what stands behind the last could go on behind that.
     ends = list(compiled(newest.after).finditer(text, fresh[0].inside))
-    return texts if [end.start() for end in ends] == [fresh[-1].end] else None
+    if [end.start() for end in ends] != [fresh[-1].end]:
+        return None
+    return [text[item.inside : item.own_end] for item in fresh]
 
 
 def _is_cut(flattened: Flattened, told: str) -> bool:
@@ -199,7 +223,7 @@ def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retell
     known = {showing.mark for showing in (*shown.here, *shown.elsewhere)}
     told = [
         item._replace(target=None if item.target is None else shown.target_of(item.target))
-        for item in find_told(flattened, before, text, known)
+        for item in find_told(flattened, before, text, known, shown.owns)
         if text[item.inside : item.end].strip()
     ]
     choices = _each(told, showings) if flattened.which == "each" else [_latest(i, showings) for i in told]
@@ -283,8 +307,8 @@ def _tells_a_part(told: str, target: str | None, showings: Sequence[Showing]) ->
 
 
 def _replacement(text: str, item: Told, form: str) -> tuple[int, int, str]:
-    if form.strip():
-        return item.inside, item.end, form
+    if form.strip() or item.own_end < item.end:
+        return item.inside, item.own_end, form
     # An empty result is not retold at all.
     if text.startswith("\n\n", item.end):
         return item.start, item.end + 2, ""

@@ -12,7 +12,7 @@ from proxy.conversation import Conversation, decode_draw
 from proxy.deciding import plain_target
 from proxy.exchange import Exchange
 from proxy.findings import Findings
-from proxy.flattened import Shown, showings_of, shown_form, withheld_in
+from proxy.flattened import Shown, owns_of, showings_of, shown_form, withheld_in
 from proxy.observer import AgentRequest, Observer
 from proxy.options import InjectorOptions
 from proxy.protocols.wire import ParsedRequest, WireFormat, splice
@@ -49,7 +49,7 @@ class Summaries:
         flattened = dialect.identify.flattened
         if flattened is None or not run.replaced:
             return NOTHING
-        shown = partial(self._shown, run, flattened, conversation, None)
+        shown = partial(self._shown, run, dialect, flattened, conversation, None)
         return retold(
             wire,
             flattened,
@@ -99,7 +99,7 @@ class Summaries:
         newest: Tip | None,
     ) -> bytes:
         run = exchange.run
-        shown = partial(self._shown, run, flattened, about, newest, alone=True)
+        shown = partial(self._shown, run, dialect, flattened, about, newest, alone=True)
         walk = None if about is None else self._walk(run, wire, dialect, about, request)
         found = Findings()
 
@@ -160,6 +160,7 @@ class Summaries:
     def _shown(
         self,
         run: Run,
+        dialect: Dialect,
         flattened: Flattened,
         conversation: Conversation | None,
         newest: Tip | None,
@@ -181,6 +182,7 @@ class Summaries:
             withheld_in(row for name in run.ids for row in self._memory.calls(run.run_id, name)),
             awaited=len(_awaiting(conversation)) if alone and conversation is not None else 0,
             at_stake=alone and self._is_at_stake(run, conversation if newest is None else None),
+            owns=partial(owns_of, dialect),
         )
 
     def _is_at_stake(self, run: Run, conversation: Conversation | None) -> bool:
@@ -207,11 +209,19 @@ def _awaiting(conversation: Conversation) -> list[CallRow]:
 
 def _first_told(flattened: Flattened, conversation: Conversation, texts: Retold) -> list[CallRow]:
     """The calls whose payload has never reached the model and stands in what is retold. One that is empty is
-    retold by being left out."""
+    retold by being left out, and only the newest are sure to have had a place there."""
+    if not texts.told:
+        return []
+    newest = max((row.depth for row in conversation.rows), default=0)
     fresh = [
-        row
+        (row, shown_form(flattened, row.payload))
         for row in conversation.rows
         if row.answered and row.payload is not None and not row.delivered and row.skipped != "superseded"
     ]
-    forms = [(row, shown_form(flattened, row.payload or "").strip()) for row in fresh]
-    return [row for row, form in forms if texts.told and any(form in text for text in texts.told)]
+    return [
+        row
+        for row, form in fresh
+        if (
+            any(flattened.open + form in text for text in texts.told) if form.strip() else row.depth == newest
+        )
+    ]

@@ -150,5 +150,30 @@ def test_a_summary_made_of_text_tells_what_the_model_was_told(stage: Staging) ->
     assert verify_log(played.log).ok
 
 
+def test_a_summary_tells_what_stands_behind_a_result_and_not_the_result(stage: Staging) -> None:
+    """OpenCode puts what a directory says of its files behind the first one that it reads there."""
+    scene = stage("opencode")
+    for n in range(2):
+        (scene.workspace / f"sub{n}").mkdir()
+        scene.write({f"sub{n}/AGENTS.md": f"Rule {n}.\n", f"sub{n}/part.txt": f"value = {n}\n"})
+    speech = scene.speech
+    turns = call_turns(*(speech.reads(f"sub{n}/part.txt") for n in range(2)))
+    turns[-1] = replace(turns[-1], usage=Usage(input_tokens=195_000))
+    rule = {"tool": speech.read, "match": "part", "kind": "wrong_data"}
+    goes_on = Branch("What did we do so far?", tuple(call_turns(speech.runs("echo after"))))
+    played = scene.play(turns, forced(rule), branches=[goes_on])
+    (summary,) = _summaries(played.received)
+    text = json.loads(summary.body)["messages"][-1]["content"]
+    told = text.partition("</conversation>")[0].split("[Tool result]: ")[1:]
+    records = played.decisions_of(speech.read)
+    assert [record["kind"] for record in records] == ["wrong_data"] * 2
+    for n, (result, record) in enumerate(zip(told, records, strict=True)):
+        own, _, appended = result.partition("\n\n<system-reminder>")
+        assert f"Rule {n}." in appended
+        assert f"value = {n}" not in own
+        assert hashlib.sha256(own.encode()).hexdigest() == record["payload_sha256"]
+    assert not played.of("error")
+
+
 def _summaries(received: Sequence[Received]) -> list[Received]:
     return [request for request in received if b"<conversation>" in request.body]

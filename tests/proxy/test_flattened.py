@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs import dialects
-from proxy.flattened import Showing, Shown, mark_of, retell, shown_form
+from proxy.flattened import Showing, Shown, mark_of, newest_told, owns_of, retell, shown_form
 from scheduler.dialect import Flattened
 from scoring.verify import verify_log
 from tests.proxy.build import assistant, body, result, text, user
@@ -478,3 +479,36 @@ def test_a_withheld_call_is_told_under_its_own_name(
         said = Sent(raw, exchange.body, exchange).messages[0]["content"][0]["text"]
         assert said == told.format(call=how.becomes, result=payload)
     assert not stage.records("error")
+
+
+OPENCODE = dialects()["opencode"]
+NOTE = "\n\n<system-reminder>\nInstructions from: /ws/AGENTS.md\nBe kind. {more}\n</system-reminder>"
+
+
+@pytest.mark.parametrize("payload", ["the payload\n", ""])
+@pytest.mark.parametrize("more", ["", "x" * 3000], ids=["whole", "cut"])
+def test_what_is_appended_to_a_retold_result_stays_and_hides_nothing(payload: str, more: str) -> None:
+    """OpenCode retells what it put behind a result with it, and cuts both together."""
+    flattened = OPENCODE.identify.flattened
+    assert flattened is not None
+    note = NOTE.format(more=more)
+    true = "what the tool printed\n"
+    told = shown_form(flattened, true.rstrip() + note)
+    assert ("[truncated]" in told) == bool(more)
+    text = f"<conversation>\n[Tool result]: {told}\n\n[Assistant]: Next.\n</conversation>"
+    showing = Showing(mark_of(flattened, true), "a.txt", payload, true)
+    shown = Shown([showing], [], str, owns=partial(owns_of, OPENCODE))
+    found = retell(flattened, "", text, shown)
+    assert not found.doubts
+    assert found.text == text.replace(true.rstrip(), payload)
+    # Nothing is replaced that the model was shown.
+    untouched = shown._replace(here=[showing._replace(new=None)])
+    assert retell(flattened, "", text, untouched).text == text
+
+
+def test_what_is_appended_to_the_newest_result_has_no_part_in_what_is_decided() -> None:
+    flattened = OPENCODE.identify.flattened
+    assert flattened is not None
+    text = f"<conversation>\n[Tool result]: printed{NOTE.format(more='')}\n</conversation>\n\nSum it up."
+    shown = Shown([], [], str, awaited=1, owns=partial(owns_of, OPENCODE))
+    assert newest_told(flattened, "", text, shown) == ["printed"]
