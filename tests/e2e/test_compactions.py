@@ -126,7 +126,7 @@ def test_qwen_code_sums_up_what_the_model_has_not_seen_yet(
     scene, turns = _staged(stage, "qwen-code", model={"generationConfig": {"enableCacheControl": has_tools}})
     if not is_taken:
         usual = scene.script
-        scene.script = lambda turns: replace(usual(turns), side_text="long " * 20_000)  # type: ignore[method-assign]
+        scene.script = lambda *said: replace(usual(*said), side_text="long " * 20_000)  # type: ignore[method-assign]
     turns[3] = replace(turns[3], usage=Usage(900_000, 50))
     played = scene.play(turns, _profile(scene.speech))
     assert played.outcome.exit_code == 0, played.outcome.stderr[-2000:]
