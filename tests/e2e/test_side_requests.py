@@ -16,7 +16,7 @@ import pytest
 
 from harness.received import Received
 from harness.script import Branch, Misstep
-from harness.turns import ToolCall, Usage
+from harness.turns import ToolCall, Turn, Usage
 from scoring.verify import verify_log
 from tests.e2e.stage import SPEECHES, Played, Speech, Stage, call_turns, forced, result_of
 
@@ -173,6 +173,38 @@ def test_a_summary_tells_what_stands_behind_a_result_and_not_the_result(stage: S
         assert f"value = {n}" not in own
         assert hashlib.sha256(own.encode()).hexdigest() == record["payload_sha256"]
     assert not played.of("error")
+
+
+def test_a_summary_by_pi_tells_what_the_model_was_told(stage: Staging) -> None:
+    """Pi sums up the older part of its history as one text, when an answer says that it has got too long."""
+    scene = stage("pi")
+    scene.write({"part0.txt": "value = 70\n", "part1.txt": "value = 71\n"})
+    # The newest messages stay as they are, this much of them.
+    scene.write({"long.txt": "".join(f"line {i} of a long file\n" for i in range(4000))})
+    speech = scene.speech
+    reads = [speech.reads(f"{name}.txt") for name in ("part0", "part1", "long", "long", "long")]
+    turns = [*call_turns(*reads), Turn("All is read.", usage=Usage(input_tokens=195_000))]
+    rules = (
+        {"tool": speech.read, "match": "part0", "kind": "wrong_data"},
+        {"tool": speech.read, "match": "part1", "kind": "permission_denied"},
+    )
+    first = scene.play(turns, forced(*rules), session=_SESSION)
+    (summary,) = [r for r in first.received if r.conversation and r.conversation.side == "no_tools"]
+    text = json.loads(summary.body)["messages"][-1]["content"][0]["text"]
+    told = [part.split("\n\n[Assistant]")[0] for part in text.split("[Tool result]: ")[1:]]
+    shown = [result_of(first.turns[-1], call).text for call in (0, 1)]
+    assert told[:2] == shown
+    assert "value = 70" not in text
+    assert "value = 71" not in text
+    assert "__permission_denied" not in text
+    later = call_turns(*reads, speech.reads("part0.txt"))
+    second = scene.play(later, forced(*rules), resume=_SESSION, prompt="Go on.")
+    assert second.outcome.exit_code == 0, second.outcome.stderr
+    again = second.decisions_of(speech.read)[-1]
+    assert (again["occurrence"], again["ordinal"]) == (1, 5)
+    assert len({record["conversation"] for record in second.of("decision")}) == 1
+    assert not second.of("error")
+    assert verify_log(second.log).ok
 
 
 def _summaries(received: Sequence[Received]) -> list[Received]:
