@@ -195,9 +195,10 @@ def newest_told(flattened: Flattened, before: str, text: str, shown: Shown) -> l
     told = find_told(flattened, before, text, known, shown.owns)
     fresh = told[len(told) - shown.awaited :]
     older = told[: len(told) - shown.awaited]
-    if len(fresh) != shown.awaited or any(item.mark in marks for item in fresh):
+    if len(fresh) != shown.awaited or [item.mark for item in older[-1:]] != marks[-1:]:
         return None
-    if [item.mark for item in older[-1:]] != marks[-1:]:
+    # One that is like an older one is newer for sure only where all older ones stand before it.
+    if any(item.mark in marks for item in fresh) and [item.mark for item in older] != marks:
         return None
     if any(_is_cut(flattened, text[item.inside : item.end]) for item in fresh):
         return None
@@ -229,8 +230,11 @@ def retell(flattened: Flattened, before: str, text: str, shown: Shown) -> Retell
     choices = _each(told, showings) if flattened.which == "each" else [_latest(i, showings) for i in told]
     edits: list[tuple[int, int, str]] = []
     doubts: list[str] = []
-    if shown.at_stake and flattened.which == "each" and told and told[-1].mark is None:
-        # Results are told in order: the newest stands last.
+    marks = [showing.mark for showing in showings]
+    known_here = [item.mark for item in told if item.mark in marks]
+    unseen = told and (told[-1].mark is None or not _starts(known_here, marks))
+    if shown.at_stake and flattened.which == "each" and unseen:
+        # Results are told in order: the newest stands last, and can be like one that was shown.
         doubts.append("the result of a call that was to fail is first seen where it is retold, as it came")
     for item, choice in zip(told, choices, strict=True):
         news = choice or {other.new for other in shown.elsewhere if other.mark == item.mark}
@@ -274,8 +278,7 @@ def _each(told: Sequence[Told], showings: Sequence[Showing]) -> list[set[str | N
     """What was shown for each retold result, when every result is retold once and in order: the retold ones
     are a stretch of all, and where it lies is told by all of them together."""
     marks = [showing.mark for showing in showings]
-    known = [item.mark for item in told if item.mark in set(marks)]
-    starts = [at for at in range(len(marks) - len(known) + 1) if marks[at : at + len(known)] == known]
+    starts = _starts([item.mark for item in told if item.mark in set(marks)], marks)
     choices: list[set[str | None]] = []
     place = 0
     for item in told:
@@ -287,6 +290,11 @@ def _each(told: Sequence[Told], showings: Sequence[Showing]) -> list[set[str | N
         else:
             choices.append({showing.new for showing in showings if showing.mark == item.mark})
     return choices
+
+
+def _starts(known: Sequence[bytes | None], marks: Sequence[bytes]) -> list[int]:
+    """Where ``known`` can begin in ``marks``, as a stretch of them."""
+    return [at for at in range(len(marks) - len(known) + 1) if marks[at : at + len(known)] == known]
 
 
 def _latest(item: Told, showings: Sequence[Showing]) -> set[str | None]:

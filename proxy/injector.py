@@ -238,7 +238,7 @@ class Injector:
                 for text in texts.new:
                     self._memory.add_text(run.run_id, conversation.id, text.digest, text.new)
                 if tips is not None:
-                    self._memory.add_beginning(run.run_id, *tips.told)
+                    self._memory.add_beginning(run.run_id, *tips.beginning)
                     self._memory.add_tip(run.run_id, *tips.whole)
             for row in found.added:
                 row.arguments = b""

@@ -38,7 +38,7 @@ class Located(NamedTuple):
 class NewTips(NamedTuple):
     """A history, and its beginning up to the newest results: the hash of each, and what it is kept as."""
 
-    told: tuple[bytes, Tip]
+    beginning: tuple[bytes, Tip]
     whole: tuple[bytes, Tip]
 
 

@@ -288,7 +288,8 @@ class Walk:
                 self._replay(row, result, parts)
             return
         if row.wire_name is not None:
-            self._never_ran(row, result, parts, text)
+            self._never_ran(row, text)
+            self._replay(row, result, parts)
             return
         if row in self._unrelayed and index <= self._last_assistant:
             # The model answered it already, through some other way than this proxy.
@@ -307,17 +308,10 @@ class Walk:
         are all that is known of them."""
         for row, text in zip(rows, texts, strict=True):
             began = time.perf_counter_ns()
-            if row.wire_name is None:
-                record = self._fresh(row, self._arguments_of(row), text, None)
-                self._settle(row, text, record, began)
-                continue
-            given_up = row.skipped == "orphaned"
-            row.original, row.skipped = text, None
-            self._mark(row, text)
-            self._found.changed.append(row)
-            if given_up:
-                self._tell_again(row)
-            self._conversation.settle(row)
+            if row.wire_name is not None:
+                self._never_ran(row, text)
+            else:
+                self._settle(row, text, self._fresh(row, self._arguments_of(row), text, None), began)
         return self._found
 
     def _fresh(self, row: CallRow, arguments: bytes, text: str | None, is_error: bool | None) -> Decision:
@@ -348,26 +342,21 @@ class Walk:
             msgspec.structs.replace(record, latency_us=round(row.draw_us + spent_us, 1))
         )
 
-    def _never_ran(self, row: CallRow, result: SeenResult, parts: Sequence[Part], text: str | None) -> None:
-        """The harness has no such tool, or did nothing; the model is told what was decided."""
+    def _never_ran(self, row: CallRow, text: str | None) -> None:
+        """The harness has no such tool, or did nothing; the model is to be told what was decided."""
         given_up = row.skipped == "orphaned"
         row.original, row.skipped = text or "", None
         if row not in self._found.added:
             self._found.changed.append(row)
         if self._is_superseding(text):
-            self._supersede(row, result, text)
+            self._superseded(row, text)
         else:
             self._mark(row, text)
-            self._replay(row, result, parts)
             if given_up:
-                self._tell_again(row)
+                self._found.decisions.append(
+                    retold(self._settings, self._dialect, self._conversation, row, log_texts=self._log_texts)
+                )
         self._conversation.settle(row)
-
-    def _tell_again(self, row: CallRow) -> None:
-        """A withheld call that was given up has come back: it is told what was decided."""
-        self._found.decisions.append(
-            retold(self._settings, self._dialect, self._conversation, row, log_texts=self._log_texts)
-        )
 
     def _mark(self, row: CallRow, text: str | None) -> None:
         """By what its result is known again when the harness retells it inside a text."""
@@ -403,12 +392,15 @@ class Walk:
         if row.wire_name is not None:
             self._edit(self._wire.edit_result_tool(self.request, result, row.tool))
         if row.skipped != "superseded":
-            row.skipped = "superseded"
-            self._found.changed.append(row)
-            drawn = decode_draw(row.draw)
-            self._found.decisions.append(
-                record_of(self._settings, self._conversation, row, drawn, None, text)
-            )
+            self._superseded(row, text)
+
+    def _superseded(self, row: CallRow, text: str | None) -> None:
+        """Notes that the harness put its own words in a result's place."""
+        row.skipped = "superseded"
+        self._found.changed.append(row)
+        self._found.decisions.append(
+            record_of(self._settings, self._conversation, row, decode_draw(row.draw), None, text)
+        )
 
     def _earlier(self, row: CallRow) -> list[Earlier]:
         """The answered calls before ``row`` of its tool with its arguments or its target, latest first."""

@@ -170,6 +170,41 @@ def test_parallel_results_are_decided_in_the_models_order(tmp_path: Path) -> Non
     assert not stage.records("error")
 
 
+def test_a_newest_result_like_an_older_one_is_decided_too(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 3, "kind": "post_effect_error"}))
+    agent = stage.pi()
+    same = ["same\n", "same\n"]
+    for i, value in enumerate(same):
+        agent.turn(*read(f"t{i}", f"{i}.txt", "read"), value)
+    agent.ask(read("new", "new.txt", "read"))
+    told = compaction(stage, pi_unseen(same, "same\n"))
+    assert told.count("[Tool result]: same") == 2
+    assert not stage.records("error")
+    # One that had nothing to print is not retold: nobody may take an older one for it.
+    agent.results(("new", "same\n")).ask(read("last", "last.txt", "read"))
+    compaction(stage, pi_unseen(same[:1], "same\n"))
+    assert [r["call_id"] for r in stage.records("decision")] == ["t0", "t1", "new"]
+
+
+def test_a_newest_result_like_an_older_one_that_is_not_sure_is_no_clean_run(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 3, "kind": "post_effect_error"}))
+    agent = stage.pi()
+    for i in range(2):
+        agent.turn(*read(f"t{i}", f"{i}.txt", "read"), f"{i}\n")
+    agent.ask(read("new", "new.txt", "read"))
+    said = pi_unseen(["1\n"], "1\n")
+    assert compaction(stage, said) == said
+    assert [error["where"] for error in stage.records("error")] == ["flattened"]
+
+
+def test_a_harness_that_took_a_withheld_call_back_is_believed_in_a_summary(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, force({"family": "read", "nth": 1, "kind": "permission_denied"}))
+    stage.pi().ask(read("new", "new.txt", "read"))
+    assert "[Tool result]: No result provided\n" in compaction(stage, pi_unseen([], "No result provided"))
+    assert [r["skipped"] for r in stage.records("decision")] == [None, "superseded"]
+    assert not stage.records("error")
+
+
 @pytest.mark.parametrize(
     "said",
     [
